@@ -201,6 +201,7 @@ ModelConfig Llama8B() {
   config.rope.attention_factor = 1;
   config.attention_scale = 1 / std::sqrt(128.0f);
   config.layers.resize(config.num_layers);
+  MakeOneCacheGroup(&config);
   return config;
 }
 

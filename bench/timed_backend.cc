@@ -60,9 +60,9 @@ void TimedBackend::CopyToHost(void* destination, const void* source, size_t byte
   ForwardingBackend::CopyToHost(destination, source, bytes);
 }
 
-const BatchView& TimedBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
+const BatchView* TimedBackend::PrepareBatch(const BatchView* views, int num_views, int max_tokens) {
   const Timer timer(Kernel::kOther, &seconds_);
-  return ForwardingBackend::PrepareBatch(batch, max_tokens);
+  return ForwardingBackend::PrepareBatch(views, num_views, max_tokens);
 }
 
 void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {

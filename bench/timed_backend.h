@@ -33,7 +33,7 @@ class TimedBackend : public ForwardingBackend {
 
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
-  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
+  const BatchView* PrepareBatch(const BatchView* views, int num_views, int max_tokens) override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;

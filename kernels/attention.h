@@ -9,10 +9,15 @@
 
 namespace quire {
 
+// Multiple of tokens at which kernels begin to read a context with a window.
+constexpr int kWindowAlignment = 256;
+
 // Causal attention of each sequence's queries over its blocks. Decode and (chunked) prefill are the same call.
 // out[t, h] = softmax(cap(q k^T * scale)) v over the cached positions in (p - window, p], where p is the query's
 // position and cap(a) is softcap * tanh(a / softcap), or a without a softcap.
-// The operation reads no slot that a query cannot see, so the contents of unwritten and later slots do not matter.
+// The operation reads no slot behind those that a query sees, so the contents of unwritten slots do not matter. Before
+// a window it may read slots from a multiple of kWindowAlignment on. They have no effect, unless they hold infinities
+// or NaNs. It does not look at entries of block tables before them.
 struct AttentionArgs {
   const BatchView* batch;
   const void* q;  // [num_tokens, q_stride]; the queries are the first num_heads * head_dim elements of a row.

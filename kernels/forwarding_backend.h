@@ -77,8 +77,8 @@ class ForwardingBackend : public Backend {
     return backend_->InputLayoutOf(w, num_tokens);
   }
   void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
-  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {
-    return backend_->PrepareBatch(batch, max_tokens);
+  const BatchView* PrepareBatch(const BatchView* views, int num_views, int max_tokens) override {
+    return backend_->PrepareBatch(views, num_views, max_tokens);
   }
   LayerRecorder* layer_recorder() override { return backend_->layer_recorder(); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override {

@@ -87,10 +87,10 @@ class Operations {
   // it write this layout when they are told to. Every multiplication takes rows, too.
   virtual InputLayout InputLayoutOf(const PackedMatrix& /*w*/, int /*num_tokens*/) const { return InputLayout::kRows; }
 
-  // Copies the arrays of a step from host memory to where the operations below read them. Returns the batch to pass to
-  // them, which is valid until the next call. The returned batch may have more tokens than `batch`, up to `max_tokens`.
-  // The additional tokens have no meaning, and their K and V are stored nowhere.
-  virtual const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) = 0;
+  // Copies the arrays of a step from host memory to where the operations below read them. Returns as many views to pass
+  // to them, which are valid until the next call. A returned view may have more tokens than its original, up to
+  // `max_tokens`. The additional tokens have no meaning, and their K and V are stored nowhere.
+  virtual const BatchView* PrepareBatch(const BatchView* views, int num_views, int max_tokens) = 0;
 
   // y[i, :] = table[token_ids[i], :] * scale. The ids come from the prepared batch. `table` was packed from the
   // embedding matrix. REQUIRES: Has(OptionalPart::kScaledEmbeddings), unless the scale is 1.

@@ -28,7 +28,7 @@ DataType GpuElementFor(const ModelConfig& config, std::optional<KvType> kv_type)
 }
 
 KvLayout LayoutOf(const ModelConfig& config, int block_size, KvType type) {
-  return {.num_layers = config.num_layers,
+  return {.num_layers = config.num_slots(),
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim,
           .block_size = block_size,

@@ -19,8 +19,17 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr std::chrono::microseconds kGuidePatience = std::chrono::milliseconds(10);
 
-// Returns the block tables of the rows in these slices.
-v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
+// Returns the sheets of the group that the slice of a row may read, and those behind them.
+void TellSheets(int first_sheet, const SheetSpan& sheets, v1::GroupTables* tables) {
+  tables->add_first_sheets(first_sheet);
+  tables->add_num_sheets(sheets.end - first_sheet);
+  const size_t num_skipped = static_cast<size_t>(first_sheet - sheets.first) * sheets.blocks_per_sheet;
+  const size_t num_blocks = static_cast<size_t>(sheets.end - sheets.first) * sheets.blocks_per_sheet;
+  tables->mutable_blocks()->Add(sheets.blocks + num_skipped, sheets.blocks + num_blocks);
+}
+
+// Returns the tables of the rows in these slices.
+v1::RowTables TellTables(absl::Span<const BatchSlice> slices, const WorkerLimits& limits) {
   v1::RowTables tables;
   for (const BatchSlice& slice : slices) {
     const SequenceRow& row = *slice.row;
@@ -28,6 +37,12 @@ v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
     tables.add_computed_tokens(row.num_computed());
     tables.add_table_lengths(row.block_table().size());
     tables.mutable_blocks()->Add(row.block_table().begin(), row.block_table().end());
+  }
+  for (int group = 1; group < static_cast<int>(limits.groups.size()); ++group) {
+    v1::GroupTables* const sheets = tables.add_groups();
+    for (const BatchSlice& slice : slices) {
+      TellSheets(limits.FirstSheet(group, slice.first_position), slice.row->Sheets(group), sheets);
+    }
   }
   return tables;
 }
@@ -44,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, con
   QUIRE_CHECK_EQ(storage->num_blocks(), limits.num_blocks);
   QUIRE_CHECK_EQ(storage->num_host_blocks(), limits.num_host_blocks);
   QUIRE_CHECK_EQ(storage->layout().block_size, limits.block_size);
+  QUIRE_CHECK(limits.groups == model->config.cache_groups);
   std::unique_ptr<Executor> executor(new Executor(backend, storage, limits));
   const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = max_logit_rows};
   QUIRE_ASSIGN_OR_RETURN(executor->transformer_,
@@ -115,8 +131,9 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   if (has_slices) {
     QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_, storage_->layout(), storage_->pools()));
   }
-  begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices,
-                    plan.wants_tables() ? std::make_unique<v1::RowTables>(TellTables(batch_.slices())) : nullptr});
+  begun_.push_back(
+      {plan.step(), start_us, backend_->Mark(), has_slices,
+       plan.wants_tables() ? std::make_unique<v1::RowTables>(TellTables(batch_.slices(), limits_)) : nullptr});
   return absl::OkStatus();
 }
 

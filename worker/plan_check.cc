@@ -2,6 +2,8 @@
 
 #include "worker/plan_check.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -54,7 +56,8 @@ absl::Status PlanCheck::Check(const v1::StepPlan& plan, uint64_t expected_step) 
   QUIRE_RETURN_IF_ERROR(CheckForks(plan));
   QUIRE_RETURN_IF_ERROR(CheckAppends(plan));
   QUIRE_RETURN_IF_ERROR(CheckEndsAndRecords(plan));
-  return CheckSlices(plan);
+  QUIRE_RETURN_IF_ERROR(CheckSlices(plan));
+  return CheckChanges(plan);
 }
 
 // A block that is swapped in may have been swapped out in the same plan, because the contract fixes their order.
@@ -211,6 +214,45 @@ absl::Status PlanCheck::CheckSliceSums(const v1::StepPlan& plan) const {
   if (tail_length != static_cast<uint64_t>(plan.block_tails_size())) {
     return InvalidArgument("slice_tail_lengths add up to ", tail_length, ", block_tails has ", plan.block_tails_size(),
                            " entries");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckChanges(const v1::StepPlan& plan) const {
+  const int num_changes = plan.change_slices_size();
+  QUIRE_RETURN_IF_ERROR(CheckLength("change_groups", plan.change_groups_size(), "change_slices", num_changes));
+  QUIRE_RETURN_IF_ERROR(
+      CheckLength("change_first_sheets", plan.change_first_sheets_size(), "change_slices", num_changes));
+  QUIRE_RETURN_IF_ERROR(CheckLength("change_num_sheets", plan.change_num_sheets_size(), "change_slices", num_changes));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("change_slices", plan.change_slices(), plan.slice_rows_size()));
+  QUIRE_RETURN_IF_ERROR(
+      CheckBelow("change_groups", plan.change_groups(), static_cast<uint32_t>(limits_.groups.size())));
+  QUIRE_RETURN_IF_ERROR(CheckBelow("change_blocks", plan.change_blocks(), limits_.num_blocks));
+  uint64_t num_blocks = 0;
+  for (int i = 0; i < num_changes; ++i) {
+    QUIRE_RETURN_IF_ERROR(CheckChange(plan, i));
+    num_blocks += uint64_t{plan.change_num_sheets(i)} * limits_.groups[plan.change_groups(i)].blocks_per_sheet;
+  }
+  if (num_blocks != static_cast<uint64_t>(plan.change_blocks_size())) {
+    return InvalidArgument("the sheets of change_num_sheets have ", num_blocks, " blocks, change_blocks has ",
+                           plan.change_blocks_size(), " entries");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckChange(const v1::StepPlan& plan, int index) const {
+  const uint32_t slice = plan.change_slices(index), group = plan.change_groups(index);
+  if (group == 0) return InvalidArgument("change_groups[", index, "] is 0, slices tell the changes of that group");
+  if (index > 0 &&
+      std::make_pair(slice, group) <= std::make_pair(plan.change_slices(index - 1), plan.change_groups(index - 1))) {
+    return InvalidArgument("change_slices[", index, "] is ", slice, " for group ", group, ", after slice ",
+                           plan.change_slices(index - 1), " for group ", plan.change_groups(index - 1));
+  }
+  const uint64_t num_sheets = plan.change_num_sheets(index), most = limits_.NumBlocksFor(limits_.max_context_tokens);
+  if (num_sheets == 0) return InvalidArgument("change_num_sheets[", index, "] is 0, it must be at least 1");
+  if (plan.change_first_sheets(index) + num_sheets > most) {
+    return InvalidArgument("change_first_sheets[", index, "] is ", plan.change_first_sheets(index), " with ",
+                           num_sheets, " sheets, the model's context has ", most);
   }
   return absl::OkStatus();
 }

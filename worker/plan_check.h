@@ -31,6 +31,9 @@ class PlanCheck {
   absl::Status CheckEndsAndRecords(const v1::StepPlan& plan);
   absl::Status CheckSlices(const v1::StepPlan& plan);
   absl::Status CheckSliceSums(const v1::StepPlan& plan) const;
+  // Checks the changes of tables of groups behind group 0.
+  absl::Status CheckChanges(const v1::StepPlan& plan) const;
+  absl::Status CheckChange(const v1::StepPlan& plan, int index) const;
   // Checks a slice without tokens, which samples from the logits at the end of its parent's slice.
   absl::Status CheckEmptySlice(const v1::StepPlan& plan, int index) const;
 

@@ -19,7 +19,8 @@ inline WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const Mode
           .max_context_tokens = config.max_position_embeddings,
           .vocab_size = config.vocab_size,
           .block_size = options.block_size,
-          .num_blocks = 0};
+          .num_blocks = 0,
+          .groups = config.cache_groups};
 }
 
 // Returns the share of a rank in `bytes` of memory of this host.

@@ -18,6 +18,7 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   failure_.reset();
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();
+  sheet_tables_.clear();
   swapped_out_.clear();
   cache_root_ = start.has_cache_root() ? std::make_shared<const std::string>(start.cache_root()) : nullptr;
   SetRecord(start.record());
@@ -63,6 +64,28 @@ void SequenceRow::ChangeTable(int first_changed, absl::Span<const uint32_t> tail
   block_table_.resize(first_changed);
   block_table_.insert(block_table_.end(), tail.begin(), tail.end());
   while (!swapped_out_.empty() && swapped_out_.back().first >= first_changed) swapped_out_.pop_back();
+}
+
+void SequenceRow::ChangeSheets(int group, int blocks_per_sheet, int first_sheet, absl::Span<const uint32_t> blocks) {
+  sheet_tables_.resize(std::max<size_t>(sheet_tables_.size(), group));
+  SheetTable& table = sheet_tables_[group - 1];
+  table.blocks_per_sheet = blocks_per_sheet;
+  const int64_t num_kept = int64_t{first_sheet - table.first} * blocks_per_sheet;
+  if (num_kept < 0 || num_kept > static_cast<int64_t>(table.blocks.size())) {
+    table.first = first_sheet;
+    table.blocks.clear();
+  } else {
+    table.blocks.resize(num_kept);
+  }
+  table.blocks.insert(table.blocks.end(), blocks.begin(), blocks.end());
+}
+
+SheetSpan SequenceRow::Sheets(int group) const {
+  if (group == 0) return {block_table_.data(), 0, static_cast<int>(block_table_.size()), 1};
+  if (static_cast<size_t>(group) > sheet_tables_.size()) return {nullptr, 0, 0, 1};
+  const SheetTable& table = sheet_tables_[group - 1];
+  const int num_sheets = static_cast<int>(table.blocks.size()) / table.blocks_per_sheet;
+  return {table.blocks.data(), table.first, table.first + num_sheets, table.blocks_per_sheet};
 }
 
 void SequenceRow::SetSwappedOut(int index, uint32_t host_block) {

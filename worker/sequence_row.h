@@ -29,6 +29,19 @@ struct PooledStates {
   int num_states = 0;
 };
 
+// The sheets that a row has of one cache group: the blocks of [first, end), sheet after sheet.
+struct SheetSpan {
+  const uint32_t* blocks;
+  int first;
+  int end;
+  int blocks_per_sheet;
+
+  // REQUIRES: first <= sheet < end.
+  uint32_t Block(int sheet, int part) const {
+    return blocks[static_cast<size_t>(sheet - first) * blocks_per_sheet + part];
+  }
+};
+
 // The worker's state of a running sequence: tokens, block table and sampling state. It lasts until a plan ends the
 // sequence, another sequence takes the row, or the worker drops the rows of a session. Owned by the executor thread.
 class SequenceRow {
@@ -52,6 +65,9 @@ class SequenceRow {
   // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
   // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
+  // Replaces the sheets of a group behind group 0 from `first_sheet` on by these blocks. If the row has no sheet before
+  // `first_sheet`, it has none before it from now on.
+  void ChangeSheets(int group, int blocks_per_sheet, int first_sheet, absl::Span<const uint32_t> blocks);
   // The sequence cannot continue. The row keeps what it has, because plans that were made before may still name it. The
   // first failure counts.
   void Fail(RowFailure failure);
@@ -84,6 +100,8 @@ class SequenceRow {
   absl::Span<const TokenId> tokens() const { return tokens_; }
   int num_pending() const { return num_pending_; }
   absl::Span<const uint32_t> block_table() const { return block_table_; }
+  // Returns the table of a cache group. That of group 0 is the block table.
+  SheetSpan Sheets(int group) const;
   // The entries of the table whose blocks were swapped out since they were set, in rising order, with the blocks of the
   // host tier that they were copied to.
   const std::vector<std::pair<int, uint32_t>>& swapped_out() const { return swapped_out_; }
@@ -126,7 +144,15 @@ class SequenceRow {
   std::vector<TokenId> tokens_;
   int num_pending_ = 0;
   bool lacks_draw_ = false;
+  // The table of a group behind group 0.
+  struct SheetTable {
+    int first = 0;  // Index of the first sheet.
+    int blocks_per_sheet = 1;
+    std::vector<uint32_t> blocks;  // [number of sheets, blocks_per_sheet]
+  };
+
   std::vector<uint32_t> block_table_;
+  std::vector<SheetTable> sheet_tables_;  // Of the groups from 1 on that have had sheets.
   std::vector<std::pair<int, uint32_t>> swapped_out_;
   std::shared_ptr<const std::string> cache_root_;
   std::shared_ptr<const std::string> record_;  // Not null while the row has a sequence. Forks share it.

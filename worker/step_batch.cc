@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kernels/attention.h"
 
 namespace quire {
 namespace {
@@ -25,10 +26,18 @@ StepBatch::StepBatch(const WorkerLimits& limits)
       forked_rows_(limits.max_sequences) {
   token_ids_.reserve(limits.max_tokens_per_step);
   positions_.reserve(limits.max_tokens_per_step);
-  slots_.reserve(limits.max_tokens_per_step);
   query_starts_.reserve(limits.max_sequences + 1);
   context_lens_.reserve(limits.max_sequences);
-  table_starts_.reserve(limits.max_sequences + 1);
+  for (int group = 0; group < static_cast<int>(limits.groups.size()); ++group) {
+    for (int part = 0; part < limits.groups[group].blocks_per_sheet; ++part) {
+      Column& column = columns_.emplace_back();
+      column.group = group;
+      column.part = part;
+      column.slots.reserve(limits.max_tokens_per_step);
+      column.table_starts.reserve(limits.max_sequences + 1);
+    }
+  }
+  views_.resize(columns_.size());
 }
 
 absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows) {
@@ -36,6 +45,8 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
   for (const uint32_t row : plan.fork_rows()) forked_rows_.Mark(row);
   int first_token = 0;
   const uint32_t* tail = plan.block_tails().data();
+  next_change_ = 0;
+  next_change_block_ = plan.change_blocks().data();
   for (int i = 0; i < plan.slice_rows_size(); ++i) {
     SequenceRow& row = rows[plan.slice_rows(i)];
     QUIRE_RETURN_IF_ERROR(CheckSlice(plan, i, row));
@@ -58,6 +69,7 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
       first_token += FindRepeated(&slice);
     }
     first_token += slice.num_tokens;
+    if (columns_.size() > 1) QUIRE_RETURN_IF_ERROR(ChangeSheets(plan, i));
     if (slice.num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
   }
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -66,6 +78,7 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
     slices_[i].row->SetComputed(slices_[i].end_position());
   }
   FindParents(plan);
+  SetViews();
   return absl::OkStatus();
 }
 
@@ -76,11 +89,13 @@ void StepBatch::Clear() {
   writers_.Clear();
   token_ids_.clear();
   positions_.clear();
-  slots_.clear();
   query_starts_.assign(1, 0);
   context_lens_.clear();
-  table_starts_.assign(1, 0);
-  block_tables_.clear();
+  for (Column& column : columns_) {
+    column.slots.clear();
+    column.table_starts.assign(1, 0);
+    column.block_tables.clear();
+  }
 }
 
 void StepBatch::FindParents(const v1::StepPlan& plan) {
@@ -154,6 +169,29 @@ absl::Status StepBatch::CheckRepeat(int index, const SequenceRow& row) const {
   return absl::OkStatus();
 }
 
+absl::Status StepBatch::ChangeSheets(const v1::StepPlan& plan, int index) {
+  const BatchSlice& slice = slices_[index];
+  for (; next_change_ < plan.change_slices_size() && plan.change_slices(next_change_) == static_cast<uint32_t>(index);
+       ++next_change_) {
+    const int group = static_cast<int>(plan.change_groups(next_change_));
+    const int blocks_per_sheet = limits_.groups[group].blocks_per_sheet;
+    const size_t num_blocks = size_t{plan.change_num_sheets(next_change_)} * blocks_per_sheet;
+    slice.row->ChangeSheets(group, blocks_per_sheet, static_cast<int>(plan.change_first_sheets(next_change_)),
+                            absl::MakeConstSpan(next_change_block_, num_blocks));
+    next_change_block_ += num_blocks;
+  }
+  const int end = limits_.NumBlocksFor(slice.end_position());
+  for (int group = 1; group < static_cast<int>(limits_.groups.size()); ++group) {
+    const int first = limits_.FirstSheet(group, slice.first_position);
+    const SheetSpan sheets = slice.row->Sheets(group);
+    if (first < end && (sheets.first > first || sheets.end < end)) {
+      return InvalidArgument("slice ", index, " needs the sheets ", first, " to ", end - 1, " of group ", group,
+                             ", its row has ", sheets.end - sheets.first, " from sheet ", sheets.first, " on");
+    }
+  }
+  return absl::OkStatus();
+}
+
 int StepBatch::FindRepeated(BatchSlice* slice) {
   const int position = slice->first_position - 1;
   const int64_t block = slice->row->block_table()[position / limits_.block_size];
@@ -165,12 +203,15 @@ int StepBatch::FindRepeated(BatchSlice* slice) {
 
 absl::Status StepBatch::ClaimWrites(int index) {
   const BatchSlice& slice = slices_[index];
-  const absl::Span<const uint32_t> table = slice.row->block_table();
   const int end = limits_.NumBlocksFor(slice.end_position());
-  for (int i = slice.first_position / limits_.block_size; i < end; ++i) {
-    if (!writers_.Mark(table[i], index)) {
-      return InvalidArgument("block ", table[i], " is written by slice ", index, " and by slice ",
-                             writers_.Owner(table[i]));
+  for (const Column& column : columns_) {
+    const SheetSpan sheets = slice.row->Sheets(column.group);
+    for (int i = slice.first_position / limits_.block_size; i < end; ++i) {
+      const uint32_t block = sheets.Block(i, column.part);
+      if (!writers_.Mark(block, index)) {
+        return InvalidArgument("block ", block, " is written by slice ", index, " and by slice ",
+                               writers_.Owner(block));
+      }
     }
   }
   return absl::OkStatus();
@@ -180,38 +221,61 @@ absl::Status StepBatch::Append(int index) {
   const BatchSlice& slice = slices_[index];
   const absl::Span<const TokenId> tokens = slice.row->tokens();
   const int num_known = slice.row->num_tokens() - slice.row->num_pending();
-  const absl::Span<const uint32_t> table = slice.row->block_table();
-  const int block_size = limits_.block_size;
   const int first_position = slice.is_repeat ? slice.first_position - 1 : slice.first_position;
   for (int position = first_position; position < slice.end_position(); ++position) {
     token_ids_.push_back(position < num_known ? tokens[position] : -1 - slice.row_index);
     positions_.push_back(position);
-    slots_.push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
   }
-  const int num_read = slice.is_repeat ? limits_.NumBlocksFor(slice.first_position) : slice.first_position / block_size;
-  for (int i = 0; i < num_read; ++i) {
-    if (writers_.IsMarked(table[i])) {
-      return InvalidArgument("block ", table[i], " is read by slice ", index, " and written by slice ",
-                             writers_.Owner(table[i]));
-    }
-  }
-  block_tables_.insert(block_tables_.end(), table.begin(), table.begin() + limits_.NumBlocksFor(slice.end_position()));
   query_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
   context_lens_.push_back(slice.end_position());
-  table_starts_.push_back(static_cast<int32_t>(block_tables_.size()));
+  for (Column& column : columns_) QUIRE_RETURN_IF_ERROR(AppendTable(index, &column));
   return absl::OkStatus();
 }
 
-BatchView StepBatch::view() const {
-  return {.num_tokens = static_cast<int>(token_ids_.size()),
-          .num_sequences = static_cast<int>(context_lens_.size()),
-          .token_ids = token_ids_.data(),
-          .positions = positions_.data(),
-          .slots = slots_.data(),
-          .query_starts = query_starts_.data(),
-          .context_lens = context_lens_.data(),
-          .table_starts = table_starts_.data(),
-          .block_tables = block_tables_.data()};
+absl::Status StepBatch::AppendTable(int index, Column* column) {
+  const BatchSlice& slice = slices_[index];
+  const SheetSpan sheets = slice.row->Sheets(column->group);
+  const int block_size = limits_.block_size;
+  for (size_t i = column->slots.size(); i < positions_.size(); ++i) {
+    const int64_t block = sheets.Block(positions_[i] / block_size, column->part);
+    column->slots.push_back(block * block_size + positions_[i] % block_size);
+  }
+  const int first = limits_.FirstSheet(column->group, slice.first_position);
+  const int num_read = slice.is_repeat ? limits_.NumBlocksFor(slice.first_position) : slice.first_position / block_size;
+  for (int i = first; i < num_read; ++i) {
+    const uint32_t block = sheets.Block(i, column->part);
+    if (writers_.IsMarked(block)) {
+      return InvalidArgument("block ", block, " is read by slice ", index, " and written by slice ",
+                             writers_.Owner(block));
+    }
+  }
+  const int first_seen = limits_.groups[column->group].FirstNeeded(slice.first_position);
+  const int begin = first_seen / kWindowAlignment * kWindowAlignment / block_size;
+  const int end = limits_.NumBlocksFor(slice.end_position());
+  std::vector<uint32_t>& tables = column->block_tables;
+  column->table_starts.back() = static_cast<int32_t>(tables.size()) - begin;
+  tables.insert(tables.end(), first - begin, sheets.Block(first, column->part));
+  if (sheets.blocks_per_sheet == 1) {
+    tables.insert(tables.end(), sheets.blocks + (first - sheets.first), sheets.blocks + (end - sheets.first));
+  } else {
+    for (int i = first; i < end; ++i) tables.push_back(sheets.Block(i, column->part));
+  }
+  column->table_starts.push_back(static_cast<int32_t>(tables.size()));
+  return absl::OkStatus();
+}
+
+void StepBatch::SetViews() {
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    views_[i] = {.num_tokens = static_cast<int>(token_ids_.size()),
+                 .num_sequences = static_cast<int>(context_lens_.size()),
+                 .token_ids = token_ids_.data(),
+                 .positions = positions_.data(),
+                 .slots = columns_[i].slots.data(),
+                 .query_starts = query_starts_.data(),
+                 .context_lens = context_lens_.data(),
+                 .table_starts = columns_[i].table_starts.data(),
+                 .block_tables = columns_[i].block_tables.data()};
+  }
 }
 
 }  // namespace quire

@@ -39,6 +39,10 @@ struct BatchSlice {
 // They are the same as before, so it does not matter who shares the block. Rows that share the block there share the
 // token.
 //
+// There is a view of the arrays for each column of the block tables: for each block that a sheet of a cache group has.
+// The table of a sequence in a view begins at the sheets that attention may look at (kWindowAlignment). Where the slice
+// may no longer read a sheet, its first one that it may read stands, because others may hold anything by now.
+//
 // If a token is still being drawn, its id means the last token drawn for a place (kernels/batch.h). The place is the
 // index of its row.
 //
@@ -50,29 +54,42 @@ class StepBatch {
   // Allocates memory for the largest step. Only the memory for block tables may grow later.
   explicit StepBatch(const WorkerLimits& limits);
 
-  // Applies the plan's changes of block tables to `rows` and fills the arrays. Returns INVALID_ARGUMENT when a slice
-  // does not match its row: the row has no token at a position, there is a gap after the computed tokens, the block
-  // table is too short, or a block is written while another slice reads or writes it. After an error the batch and the
-  // rows are unusable until the session is reset. REQUIRES: PlanCheck accepted the plan, and its starts were applied.
+  // Applies the plan's changes of tables to `rows` and fills the arrays. Returns INVALID_ARGUMENT when a slice does not
+  // match its row: the row has no token at a position, there is a gap after the computed tokens, a table lacks a sheet,
+  // or a block is written while another slice may read it or writes it. After an error the batch and the rows are
+  // unusable until the session is reset. REQUIRES: PlanCheck accepted the plan, and its starts were applied.
   absl::Status Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows);
 
-  // Valid until the next Build.
-  BatchView view() const;
+  // Valid until the next Build. [number of columns]
+  absl::Span<const BatchView> views() const { return views_; }
   absl::Span<const BatchSlice> slices() const { return slices_; }
 
  private:
+  // The arrays that differ from view to view.
+  struct Column {
+    int group;
+    int part;  // Index of the block in a sheet.
+    std::vector<int64_t> slots;
+    std::vector<int32_t> table_starts;
+    std::vector<uint32_t> block_tables;
+  };
+
   void Clear();
   // Sets last_token of every slice of a fork without tokens.
   void FindParents(const v1::StepPlan& plan);
   absl::Status CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const;
   absl::Status CheckRepeat(int index, const SequenceRow& row) const;
+  // Applies the plan's changes of the slice's sheets in other groups than group 0, and checks that none is missing.
+  absl::Status ChangeSheets(const v1::StepPlan& plan, int index);
   // Returns the number of tokens that the slice of a repeated draw appends, and sets its last_token.
   int FindRepeated(BatchSlice* slice);
   // Marks the blocks that the slice writes. Returns an error when another slice writes one of them.
   absl::Status ClaimWrites(int index);
-  // Appends the slice's tokens and block table to the arrays. Returns an error when another slice writes one of its
-  // blocks.
+  // Appends the slice's tokens and tables to the arrays. Returns an error when another slice writes one of the blocks
+  // that it may read.
   absl::Status Append(int index);
+  absl::Status AppendTable(int index, Column* column);
+  void SetViews();
 
   const WorkerLimits limits_;
   std::vector<BatchSlice> slices_;
@@ -83,11 +100,13 @@ class StepBatch {
 
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;
-  std::vector<int64_t> slots_;
   std::vector<int32_t> query_starts_;
   std::vector<int32_t> context_lens_;
-  std::vector<int32_t> table_starts_;
-  std::vector<uint32_t> block_tables_;
+  std::vector<Column> columns_;
+  std::vector<BatchView> views_;
+  // The next one to be applied.
+  int next_change_ = 0;
+  const uint32_t* next_change_block_ = nullptr;
 };
 
 }  // namespace quire

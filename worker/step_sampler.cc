@@ -50,15 +50,16 @@ absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, 
   QUIRE_RETURN_IF_ERROR(step.top.Reserve(size_t(num_jobs) * step.max_top));
   QUIRE_RETURN_IF_ERROR(step.states.Reserve(state_rows_.size() * static_cast<size_t>(transformer_->hidden_size())));
   ++num_begun_;
-  if (batch.view().num_tokens == 0) return absl::OkStatus();  // All slices have come too early.
+  const absl::Span<const BatchView> views = batch.views();
+  if (views[0].num_tokens == 0) return absl::OkStatus();  // All slices have come too early.
   const int chunk = transformer_->limits().max_logit_rows;
   if (num_jobs > 0 && num_jobs <= chunk && state_rows_.empty()) {
     const SamplingArgs args = Collect(step, 0, num_jobs);
-    transformer_->ForwardAndSample(batch.view(), layout, kv_pools, token_rows_.data(),
-                                   static_cast<int>(token_rows_.size()), args);
+    transformer_->ForwardAndSample(views, layout, kv_pools, token_rows_.data(), static_cast<int>(token_rows_.size()),
+                                   args);
     return absl::OkStatus();
   }
-  transformer_->Forward(batch.view(), layout, kv_pools);
+  transformer_->Forward(views, layout, kv_pools);
   for (int begin = 0; begin < num_jobs; begin += chunk) {
     const SamplingArgs args = Collect(step, begin, std::min(begin + chunk, num_jobs));
     transformer_->LogitsAndSample(token_rows_.data(), static_cast<int>(token_rows_.size()), args);

@@ -4,7 +4,9 @@
 #define QUIRE_WORKER_WORKER_LIMITS_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "base/cache_groups.h"
 #include "base/num_blocks.h"
 
 namespace quire {
@@ -19,9 +21,12 @@ struct WorkerLimits {
   int block_size;                // Tokens per block.
   uint32_t num_blocks;           // Blocks of the pool.
   uint32_t num_host_blocks = 0;  // Blocks of the host tier, or 0 if there is none.
+  std::vector<CacheGroup> groups = {CacheGroup{}};
 
-  // The number of blocks that `num_tokens` tokens need.
+  // The number of blocks that `num_tokens` tokens need in group 0, and the number of sheets in another group.
   int NumBlocksFor(int num_tokens) const { return quire::NumBlocksFor(num_tokens, block_size); }
+  // The first sheet of a group that a slice which begins at `position` may read.
+  int FirstSheet(int group, int position) const { return groups[group].FirstNeeded(position) / block_size; }
 };
 
 }  // namespace quire

@@ -37,6 +37,7 @@ CpuAttention::CpuAttention(const KernelTable* kernels, ThreadPool* pool)
     : kernels_(kernels), pool_(pool), scratch_(pool->num_threads()) {}
 
 void CpuAttention::Run(const AttentionArgs& args) {
+  static_assert(kWindowAlignment % kAttentionTileTokens == 0);
   constexpr int kItemRows = 32;  // Limit for kernels that widen K and V to float32.
   const int num_kv_heads = args.layout->num_kv_heads;
   args_ = &args;

@@ -67,7 +67,10 @@ class CpuBackend : public Backend {
   DataType InputType(const PackedMatrix& w) const override;
   InputLayout InputLayoutOf(const PackedMatrix& w, int num_tokens) const override;
   void KeepDrawnTokens(int) override {}
-  const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }
+  const BatchView* PrepareBatch(const BatchView* views, int num_views, int) override {
+    views_.assign(views, views + num_views);
+    return views_.data();
+  }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
   void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
@@ -105,7 +108,7 @@ class CpuBackend : public Backend {
   CpuRankSums rank_sums_;
   CpuAttention attention_;
   CpuSampler sampler_;
-  BatchView batch_ = {};
+  std::vector<BatchView> views_;
   std::vector<AppendRun> append_runs_;
   std::vector<std::vector<BFloat16>> normed_rows_;           // A row for each thread.
   std::vector<std::vector<float>> float_rows_;               // A row for each thread.

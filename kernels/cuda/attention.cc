@@ -96,14 +96,13 @@ size_t CudaAttention::MostUploadBytes() const {
   return bytes;
 }
 
-void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device) {
-  batch_ = batch;
-  on_device_ = on_device;
+void CudaAttention::BeginStep(const BatchView& batch) {
+  views_ = {batch};
   for (const auto& plan : plans_) plan->is_current = false;
 }
 
-size_t CudaAttention::PlanStep(const BatchView& batch) {
-  batch_ = batch;
+size_t CudaAttention::PlanStep(const BatchView* views, int num_views) {
+  views_.assign(views, views + num_views);
   size_t bytes = 0;
   for (const auto& plan : plans_) {
     MakePlan(plan.get());
@@ -116,12 +115,12 @@ void CudaAttention::AddPlans(UploadArena* arena) {
   for (const auto& plan : plans_) AddPlan(plan.get(), arena);
 }
 
-void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& kernels) {
-  const StepPlan& plan = PlanFor(args, kernels);
+void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& kernels, int view) {
+  const StepPlan& plan = PlanFor(args, kernels, view);
   AttentionArgs kernel_args = plan.args;
-  kernel_args.positions = on_device_.positions;
-  kernel_args.table_starts = on_device_.table_starts;
-  kernel_args.block_tables = on_device_.block_tables;
+  kernel_args.positions = args.batch->positions;
+  kernel_args.table_starts = args.batch->table_starts;
+  kernel_args.block_tables = args.batch->block_tables;
   kernel_args.q = static_cast<const uint16_t*>(args.q);
   kernel_args.q_stride = args.q_stride;
   kernel_args.out = static_cast<uint16_t*>(args.out);
@@ -162,8 +161,10 @@ std::string CudaAttention::PlanForRecording() {
   return launches;
 }
 
-const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels) {
-  const Kind kind = {.head_dim = args.layout->head_dim,
+const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels,
+                                                      int view) {
+  const Kind kind = {.view = view,
+                     .head_dim = args.layout->head_dim,
                      .num_kv_heads = args.layout->num_kv_heads,
                      .group_size = args.num_heads / args.layout->num_kv_heads,
                      .window = args.window,
@@ -182,20 +183,22 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
 }
 
 void CudaAttention::MakePlan(StepPlan* plan) {
+  static_assert(kWindowAlignment % kSplitTokens == 0);
   const Kind& kind = plan->kind;
+  const BatchView& batch = views_[kind.view];
   AttentionPlanOptions options = CuttingPlanOptions({.num_kv_heads = kind.num_kv_heads,
                                                      .group_size = kind.group_size,
                                                      .window = kind.window,
                                                      .block_size = kind.block_size},
                                                     ItemRows(*plan));
   if (!exact_) {
-    const bool is_long = plan->most_item_rows > kPrefillRows && HasMoreRows(batch_, kind.group_size, kPrefillRows);
+    const bool is_long = plan->most_item_rows > kPrefillRows && HasMoreRows(batch, kind.group_size, kPrefillRows);
     options.min_items = (is_long ? kWantedLongBlocksPerMultiprocessor : kWantedBlocksPerMultiprocessor) *
                         device_->num_multiprocessors();
     options.sizes_parts = true;
     options.max_partials = MaxPartials(kind.head_dim);
   }
-  const AttentionPlan& steps = planner_.Plan(batch_, options);
+  const AttentionPlan& steps = planner_.Plan(batch, options);
   ListLaunches(steps, kind.group_size, &plan->host_items, &plan->launches);
   plan->host_tokens.assign(steps.tokens.begin(), steps.tokens.end());
   plan->host_merges.assign(steps.merges.begin(), steps.merges.end());

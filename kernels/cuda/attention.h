@@ -34,16 +34,17 @@ class CudaAttention {
   // run so far; 0 before Reserve.
   size_t MostUploadBytes() const;
 
-  // Sets the next step's batch, in host memory and on the device. Both must stay valid until the next step begins.
-  void BeginStep(const BatchView& batch, const BatchView& on_device);
-  // The same in three parts, with the plans of all kinds of layers that have run so far in the caller's upload. The
-  // first part plans the step and returns how much room the plans need. The second one adds them to the arena.
-  size_t PlanStep(const BatchView& batch);
+  // Sets the only view of the next step's batch, which is in host memory. It must stay valid until the next step
+  // begins.
+  void BeginStep(const BatchView& batch);
+  // The same in two parts for several views, with the plans of all kinds of layers that have run so far in the caller's
+  // upload. The first part plans the step and returns how much room the plans need. The second one adds them to the
+  // arena.
+  size_t PlanStep(const BatchView* views, int num_views);
   void AddPlans(UploadArena* arena);
-  void SetBatchOnDevice(const BatchView& on_device) { on_device_ = on_device; }
 
-  // args.batch must be the batch of the step.
-  void Run(const quire::AttentionArgs& args, const KernelTable& kernels);
+  // args.batch must be the view with this number, on the device.
+  void Run(const quire::AttentionArgs& args, const KernelTable& kernels, int view = 0);
 
   // For launches that are recorded and repeated in other steps. Plans the step for all kinds of layers that have run so
   // far, and returns a text that names the launches of each kind with their grids. Launches that are recorded now are
@@ -57,6 +58,7 @@ class CudaAttention {
  private:
   // Layers of the same kind share a plan.
   struct Kind {
+    int view;  // Number of the view of the batch.
     int head_dim;
     int num_kv_heads;
     int group_size;
@@ -92,7 +94,7 @@ class CudaAttention {
 
   // Limit on the number of partial results per step when not exact.
   static int64_t MaxPartials(int head_dim);
-  const StepPlan& PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels);
+  const StepPlan& PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels, int view);
   // The size of the grid of a launch. When it is recorded, the size depends only on a power of two near the number of
   // items, so that steps with about the same number of items share a recording.
   int NumBlocks(const Kind& kind, const AttentionLaunch& launch, bool is_recorded) const;
@@ -110,11 +112,10 @@ class CudaAttention {
   bool is_recording_ = false;
   StepSizes reserved_ = {};
   int64_t reserved_partials_ = 0;
-  int64_t num_moves_ = 0;  // Number of times that the arrays of a plan got more room, and thus new addresses.
-  BatchView batch_ = {};
-  BatchView on_device_ = {};
+  int64_t num_moves_ = 0;         // Number of times that the arrays of a plan got more room, and thus new addresses.
+  std::vector<BatchView> views_;  // Of the step, in host memory.
   AttentionPlanner planner_;
-  std::vector<std::unique_ptr<StepPlan>> plans_;  // One per kind of layer: one or two.
+  std::vector<std::unique_ptr<StepPlan>> plans_;  // One per kind of layer.
   DeviceBuffer partial_states_;
   DeviceBuffer partial_values_;
 };

@@ -175,19 +175,24 @@ BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const Quantized
   return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
 }
 
-const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
+const BatchView* CudaBackend::PrepareBatch(const BatchView* views, int num_views, int max_tokens) {
+  const BatchView& batch = views[0];
   const int num_sequences = batch.num_sequences;
   const bool is_decode = batch.num_tokens == num_sequences && batch.num_tokens <= LayerGraphs::kMaxTokens;
   const int padded_tokens = is_decode ? LayerGraphs::PaddedTokens(batch.num_tokens) : 0;
   is_padded_ = has_graphs_ && is_decode && padded_tokens <= max_tokens;
   const int num_tokens = is_padded_ ? padded_tokens : batch.num_tokens;
   const int max_starts = (is_padded_ ? padded_tokens : num_sequences) + 1;
-  const size_t num_entries = batch.table_starts[num_sequences];
   PrepareOutputs(padded_tokens);
   UploadArena& arena = batch_arena_;
-  size_t bytes = BatchBytes(num_tokens, max_starts, num_entries) + attention_.PlanStep(batch);
+  size_t bytes = attention_.PlanStep(views, num_views);
+  size_t num_entries = 0;
+  for (int i = 0; i < num_views; ++i) {
+    bytes += BatchBytes(num_tokens, max_starts, views[i].table_starts[num_sequences]);
+    num_entries += views[i].table_starts[num_sequences];
+  }
   if (num_output_rows_ > 0) bytes += OutputBytes(outputs_.sampling, num_output_rows_);
-  arena.Begin(std::max(bytes, most_batch_bytes_ + attention_.MostUploadBytes()));
+  arena.Begin(std::max(bytes, num_views * most_batch_bytes_ + attention_.MostUploadBytes()));
   const auto add_padded = [&](const auto* values, int count, int capacity, auto padding) {
     const auto room = arena.Add<decltype(padding)>(capacity);
     std::copy_n(values, count, room.host);
@@ -195,26 +200,41 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
     return room.device;
   };
   // If the step is padded, the addresses of all arrays but the last depend only on its launches and on the numbers of
-  // tokens and output rows.
-  batch_ = {.num_tokens = num_tokens,
-            .num_sequences = num_sequences,
-            .token_ids = add_padded(batch.token_ids, batch.num_tokens, num_tokens, int32_t{0}),
-            .positions = add_padded(batch.positions, batch.num_tokens, num_tokens, int32_t{0}),
-            .slots = add_padded(batch.slots, batch.num_tokens, num_tokens, int64_t{-1}),
-            .query_starts = nullptr,  // Only the planner reads it, on the host.
-            .context_lens = nullptr,
-            .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_starts),
-            .block_tables = nullptr};
+  // tokens, output rows and views. So the last one has the tables of all views.
+  BatchView on_device = {.num_tokens = num_tokens,
+                         .num_sequences = num_sequences,
+                         .token_ids = add_padded(batch.token_ids, batch.num_tokens, num_tokens, int32_t{0}),
+                         .positions = add_padded(batch.positions, batch.num_tokens, num_tokens, int32_t{0}),
+                         .slots = nullptr,
+                         .query_starts = nullptr,  // Only the planner reads it, on the host.
+                         .context_lens = nullptr,
+                         .table_starts = nullptr,
+                         .block_tables = nullptr};
+  views_.clear();
+  int32_t first_entry = 0;
+  for (int i = 0; i < num_views; ++i) {
+    on_device.slots = add_padded(views[i].slots, batch.num_tokens, num_tokens, int64_t{-1});
+    const auto starts = arena.Add<int32_t>(max_starts);
+    std::transform(views[i].table_starts, views[i].table_starts + num_sequences + 1, starts.host,
+                   [first_entry](int32_t start) { return first_entry + start; });
+    on_device.table_starts = starts.device;
+    first_entry += views[i].table_starts[num_sequences];
+    views_.push_back(on_device);
+  }
   if (num_output_rows_ > 0) {
     output_rows_ = add_padded(outputs_.rows, outputs_.num_rows, num_output_rows_, outputs_.rows[0]);
     sampler_.Prepare(outputs_.sampling, num_output_rows_, &arena);
   }
   attention_.AddPlans(&arena);
-  batch_.block_tables = arena.Add(batch.block_tables, num_entries);
+  const auto tables = arena.Add<uint32_t>(num_entries);
+  uint32_t* next_table = tables.host;
+  for (int i = 0; i < num_views; ++i) {
+    next_table = std::copy_n(views[i].block_tables, views[i].table_starts[num_sequences], next_table);
+    views_[i].block_tables = tables.device;
+  }
   arena.Upload();
-  attention_.SetBatchOnDevice(batch_);
   num_positions_ = std::max(num_positions_, *std::max_element(batch.context_lens, batch.context_lens + num_sequences));
-  return batch_;
+  return views_.data();
 }
 
 // Accepts the outputs that were announced for a batch that is padded to this number of tokens, if recordings can have
@@ -233,15 +253,15 @@ void CudaBackend::PrepareOutputs(int padded_tokens) {
 bool CudaBackend::ReplayLayers(const void* model) {
   if (!is_padded_) return false;
   const bool has_outputs = num_output_rows_ > 0;
-  if (!graphs_.HasRun(model, batch_.num_tokens, has_outputs)) {
-    graphs_.AddRun(model, batch_.num_tokens, has_outputs);
+  if (!graphs_.HasRun(model, views_[0].num_tokens, has_outputs)) {
+    graphs_.AddRun(model, views_[0].num_tokens, has_outputs);
     return false;
   }
   // The host plans attention and fills the rotary tables in the layers of a step that is not replayed.
   const std::string launches = attention_.PlanForRecording();
   for (const auto& table : rotary_tables_) table->Get(num_positions_);
   const int max_top = has_outputs ? outputs_.sampling.max_top : 0;
-  const LayerGraphs::Key key = {model, batch_.num_tokens, has_outputs, max_top, launches};
+  const LayerGraphs::Key key = {model, views_[0].num_tokens, has_outputs, max_top, launches};
   if (graphs_.ReplayOrRecord(key, attention_.num_moves())) return true;
   attention_.set_is_recording(graphs_.is_recording());
   return false;
@@ -429,7 +449,7 @@ void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
 
 void CudaBackend::Attention(const quire::AttentionArgs& args) {
   CheckOutput(args.out_type);
-  attention_.Run(args, KernelsFor(*args.layout));
+  attention_.Run(args, KernelsFor(*args.layout), int(args.batch - views_.data()));
 }
 
 void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {

@@ -79,7 +79,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   DataType InputType(const PackedMatrix&) const override { return element_; }
 
   void KeepDrawnTokens(int num_places) override { sampler_.KeepDrawnTokens(num_places); }
-  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
+  const BatchView* PrepareBatch(const BatchView* views, int num_views, int max_tokens) override;
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
   void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
@@ -144,7 +144,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   size_t most_batch_bytes_ = 0;                              // Bytes of a batch without its plans.
-  BatchView batch_ = {};                                     // Its arrays are on the device.
+  std::vector<BatchView> views_;                             // Of the batch. Their arrays are on the device.
   bool is_padded_ = false;            // The batch is a decode step, padded to a number of tokens that can be recorded.
   std::optional<Outputs> announced_;  // For the next batch.
   Outputs outputs_ = {};              // Of the batch, if num_output_rows_ is not 0.

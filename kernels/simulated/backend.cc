@@ -69,10 +69,10 @@ void SimulatedBackend::Interrupt() {
   interrupted_.notify_all();
 }
 
-const BatchView& SimulatedBackend::PrepareBatch(const BatchView& batch, int max_tokens) {
-  const auto end = Clock::now().time_since_epoch() + times_.Of(batch);
+const BatchView* SimulatedBackend::PrepareBatch(const BatchView* views, int num_views, int max_tokens) {
+  const auto end = Clock::now().time_since_epoch() + times_.Of(*views);
   end_ns_ = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end).count());
-  return CpuBackend::PrepareBatch(batch, max_tokens);
+  return CpuBackend::PrepareBatch(views, num_views, max_tokens);
 }
 
 void SimulatedBackend::Linear(const LinearArgs& args) {

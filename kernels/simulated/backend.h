@@ -52,7 +52,7 @@ class SimulatedBackend : public cpu::CpuBackend {
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
   DataType InputType(const PackedMatrix&) const override { return DataType::kFloat32; }
   InputLayout InputLayoutOf(const PackedMatrix&, int) const override { return InputLayout::kRows; }
-  const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
+  const BatchView* PrepareBatch(const BatchView* views, int num_views, int max_tokens) override;
   void Embed(const PackedMatrix&, const int32_t*, int, float, void*) override {}
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs&) override {}

@@ -69,6 +69,16 @@ PlanBuilder& PlanBuilder::Copy(uint32_t source, uint32_t destination) {
   return *this;
 }
 
+PlanBuilder& PlanBuilder::Sheets(uint32_t group, uint32_t first_sheet, uint32_t num_sheets,
+                                 const std::vector<uint32_t>& blocks) {
+  plan_.add_change_slices(plan_.slice_rows_size() - 1);
+  plan_.add_change_groups(group);
+  plan_.add_change_first_sheets(first_sheet);
+  plan_.add_change_num_sheets(num_sheets);
+  plan_.mutable_change_blocks()->Add(blocks.begin(), blocks.end());
+  return *this;
+}
+
 PlanBuilder& PlanBuilder::WithRoot(const std::string& root) {
   plan_.mutable_starts(plan_.starts_size() - 1)->set_cache_root(root);
   return *this;

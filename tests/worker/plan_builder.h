@@ -35,6 +35,9 @@ class PlanBuilder {
   PlanBuilder& Slice(uint32_t row, uint32_t first_position, uint32_t num_tokens, bool samples,
                      const std::vector<uint32_t>& tail = {}, uint32_t first_changed_block = 0);
 
+  // Changes the table of a group of the last slice.
+  PlanBuilder& Sheets(uint32_t group, uint32_t first_sheet, uint32_t num_sheets, const std::vector<uint32_t>& blocks);
+
   // Give the last start a root of the prefix cache and a record.
   PlanBuilder& WithRoot(const std::string& root);
   PlanBuilder& WithRecord(const std::string& record);

@@ -14,12 +14,12 @@ namespace {
 constexpr KvLayout kLayout{
     .num_layers = 2, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = KvType::kFloat32};
 // 2 sequences of 100 tokens can fill 2 * 7 blocks.
-constexpr WorkerLimits kLimits{.max_sequences = 2,
-                               .max_tokens_per_step = 64,
-                               .max_context_tokens = 100,
-                               .vocab_size = 96,
-                               .block_size = 16,
-                               .num_blocks = 0};
+const WorkerLimits kLimits{.max_sequences = 2,
+                           .max_tokens_per_step = 64,
+                           .max_context_tokens = 100,
+                           .vocab_size = 96,
+                           .block_size = 16,
+                           .num_blocks = 0};
 
 TEST(PoolSizeTest, BlocksAreTakenAsGiven) {
   EXPECT_EQ(*PlanPool({.num_blocks = 5}, kLayout, kLimits, 1 << 20), 5u);

@@ -56,13 +56,13 @@ SamplingRow SeededRow(uint64_t seed) {
 // A simulated device with blocks of 4 tokens. The vocabulary has 96 tokens, and token 2 is the end token.
 class SimulationTest : public ::testing::Test {
  protected:
-  static constexpr WorkerLimits kLimits{.max_sequences = 4,
-                                        .max_tokens_per_step = 64,
-                                        .max_context_tokens = 256,
-                                        .vocab_size = 96,
-                                        .block_size = 4,
-                                        .num_blocks = 64,
-                                        .num_host_blocks = 8};
+  static inline const WorkerLimits kLimits{.max_sequences = 4,
+                                           .max_tokens_per_step = 64,
+                                           .max_context_tokens = 256,
+                                           .vocab_size = 96,
+                                           .block_size = 4,
+                                           .num_blocks = 64,
+                                           .num_host_blocks = 8};
 
   void SetUp() override {
     model_ = ValueOrDie(ReadSimulatedModel(GoldenModel("llama2")));
@@ -381,7 +381,7 @@ std::chrono::nanoseconds TimeOfStep(SimulatedBackend* backend) {
   batch.query_starts = query_starts;
   batch.context_lens = context_lens;
   const auto begin = std::chrono::steady_clock::now();
-  backend->PrepareBatch(batch, 1);
+  backend->PrepareBatch(&batch, 1, 1);
   backend->Wait(backend->Mark());
   return std::chrono::steady_clock::now() - begin;
 }

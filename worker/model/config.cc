@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -424,6 +425,25 @@ std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config) {
   add(OptionalPart::kPlainMlp, !config.has_gate());
   add(OptionalPart::kRanks, config.shard.size > 1);
   return parts;
+}
+
+int ModelConfig::num_columns() const {
+  return std::accumulate(cache_groups.begin(), cache_groups.end(), 0,
+                         [](int sum, const CacheGroup& group) { return sum + group.blocks_per_sheet; });
+}
+
+int ModelConfig::num_slots() const {
+  int num_slots = 0;
+  for (const LayerConfig& layer : layers) num_slots = std::max(num_slots, layer.slot + 1);
+  return num_slots;
+}
+
+void MakeOneCacheGroup(ModelConfig* config) {
+  config->cache_groups = {CacheGroup{}};
+  for (size_t i = 0; i < config->layers.size(); ++i) {
+    config->layers[i].column = 0;
+    config->layers[i].slot = static_cast<int>(i);
+  }
 }
 
 std::string Summary(const ModelConfig& config) {

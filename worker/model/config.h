@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "kernels/activate.h"
 #include "kernels/experts.h"
@@ -28,6 +29,10 @@ struct LayerConfig {
   int window = 0;  // The number of tokens that a query sees, including itself; 0 means all.
   LayerRope rope = LayerRope::kMain;
   bool is_moe = false;  // Whether the layer has experts in place of an MLP.
+  // Where K and V of the layer are: in which of the blocks that the cache groups have for a token, counted through all
+  // groups, and in which part of them (KvLayout).
+  int column = 0;
+  int slot = 0;
 };
 
 // The experts of the layers that have some. Without such layers, router.num_experts is 0.
@@ -79,6 +84,7 @@ struct ModelConfig {
   RopeConfig rope;
   std::optional<RopeConfig> window_rope;  // For layers with a window, if it differs.
   std::vector<LayerConfig> layers;        // [num_layers]
+  std::vector<CacheGroup> cache_groups = {CacheGroup{}};
   NormPlacement norms = NormPlacement::kBefore;
   LayerNames names;                  // Of the norms in the checkpoint.
   bool norms_add_one = false;        // Whether a norm multiplies by 1 + weight.
@@ -110,9 +116,16 @@ struct ModelConfig {
   TokenId bos_token_id;                // -1 if there is none.
   std::vector<TokenId> eos_token_ids;  // Ascending; may be empty.
 
+  // The number of blocks that the cache groups have for a token.
+  int num_columns() const;
+  // The number of layers that have room in a block.
+  int num_slots() const;
   bool has_gate() const { return !plain_activation.has_value(); }
   int qkv_rows() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
+
+// Makes all layers one cache group that keeps all tokens. Each has a slot of its own.
+void MakeOneCacheGroup(ModelConfig* config);
 
 // Parses both files. `generation_config_json` may be empty. If it has end tokens, they replace the end tokens of
 // config.json, as in the `generate` function of transformers. A field that is missing has the default of transformers.

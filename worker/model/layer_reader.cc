@@ -99,6 +99,7 @@ void StopRotationsWithoutWindow(const JsonFields& fields, const DecoderFamily& f
 
 absl::Status ReadLayers(const JsonFields& fields, const DecoderFamily& family, bool is_long, ModelConfig* config) {
   config->layers.assign(config->num_layers, LayerConfig());
+  MakeOneCacheGroup(config);
   if (family.unrotated == UnrotatedLayers::kListed) {
     QUIRE_RETURN_IF_ERROR(ReadRotations(fields, config));
   }

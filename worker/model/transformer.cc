@@ -85,12 +85,13 @@ absl::Status Transformer::AllocateScratch() {
   return absl::OkStatus();
 }
 
-const BatchView& Transformer::Prepare(const BatchView& host_batch, const KvLayout& layout) {
-  QUIRE_CHECK_GE(host_batch.num_tokens, 1);
-  QUIRE_CHECK_LE(host_batch.num_tokens, limits_.max_tokens);
+const BatchView* Transformer::Prepare(absl::Span<const BatchView> host_views, const KvLayout& layout) {
+  QUIRE_CHECK_EQ(static_cast<int>(host_views.size()), config_.num_columns());
+  QUIRE_CHECK_GE(host_views[0].num_tokens, 1);
+  QUIRE_CHECK_LE(host_views[0].num_tokens, limits_.max_tokens);
   QUIRE_CHECK_EQ(layout.num_kv_heads, config_.num_kv_heads);
   QUIRE_CHECK_EQ(layout.head_dim, config_.head_dim);
-  return backend_->PrepareBatch(host_batch, limits_.max_tokens);
+  return backend_->PrepareBatch(host_views.data(), static_cast<int>(host_views.size()), limits_.max_tokens);
 }
 
 template <typename F>
@@ -100,20 +101,21 @@ void Transformer::QueueOrReplay(LayerRecorder* recorder, const F& queue) {
   if (recorder != nullptr && !recorder->EndLayers()) queue();
 }
 
-void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools) {
-  const BatchView& batch = Prepare(host_batch, layout);
-  QueueOrReplay(backend_->layer_recorder(), [&] { RunLayers(batch, layout, kv_pools); });
+void Transformer::Forward(absl::Span<const BatchView> host_views, const KvLayout& layout, void* const* kv_pools) {
+  const BatchView* const views = Prepare(host_views, layout);
+  QueueOrReplay(backend_->layer_recorder(), [&] { RunLayers(views, layout, kv_pools); });
 }
 
-void Transformer::ForwardAndSample(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools,
-                                   const int32_t* rows, int num_rows, const SamplingArgs& sampling) {
+void Transformer::ForwardAndSample(absl::Span<const BatchView> host_views, const KvLayout& layout,
+                                   void* const* kv_pools, const int32_t* rows, int num_rows,
+                                   const SamplingArgs& sampling) {
   LayerRecorder* const recorder = backend_->layer_recorder();
   if (recorder != nullptr) recorder->AnnounceOutputs(rows, num_rows, limits_.max_logit_rows, sampling);
-  const BatchView& batch = Prepare(host_batch, layout);
+  const BatchView* const views = Prepare(host_views, layout);
   const auto sample = [&](int num_output_rows) { LogitsAndSample(rows, num_output_rows, sampling); };
   const int num_output_rows = recorder == nullptr ? 0 : recorder->NumOutputRows();
   QueueOrReplay(recorder, [&] {
-    RunLayers(batch, layout, kv_pools);
+    RunLayers(views, layout, kv_pools);
     if (num_output_rows > 0) sample(num_output_rows);
   });
   if (num_output_rows > 0) {
@@ -123,21 +125,22 @@ void Transformer::ForwardAndSample(const BatchView& host_batch, const KvLayout& 
   }
 }
 
-void Transformer::RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {
-  backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, config_.embedding_scale, hidden_.get());
+void Transformer::RunLayers(const BatchView* views, const KvLayout& layout, void* const* kv_pools) {
+  const int num_tokens = views->num_tokens;
+  backend_->Embed(*weights_.embedding, views->token_ids, num_tokens, config_.embedding_scale, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     if (has_ranks() && !group_->Status().ok()) return;
     const LayerWeights& layer = weights_.layers[i];
-    const int num_tokens = batch.num_tokens;
+    const LayerConfig& shape = config_.layers[i];
     const auto add_attention = [&](InputLayout x_layout) {
       AddBlockOutput(attention_.get(), x_layout, *layer.attention_output, layer.attention_output_has_rows,
                      whole_.num_heads * config_.head_dim, layer.attention_output_bias, layer.attention_output_norm,
                      num_tokens);
     };
     // In parallel, the MLP's input is the residual stream without attention's output. No such layer has experts.
-    const InputLayout attention_layout = RunAttention(batch, layer, config_.layers[i], layout, kv_pools[i]);
+    const InputLayout attention_layout = RunAttention(views[shape.column], layer, shape, layout, kv_pools[shape.slot]);
     if (!config_.is_parallel) add_attention(attention_layout);
-    if (config_.layers[i].is_moe) {
+    if (shape.is_moe) {
       RunExperts(layer, num_tokens);
       continue;
     }

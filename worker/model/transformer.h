@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/local_group.h"
 #include "worker/model/backend_buffer.h"
@@ -31,16 +32,16 @@ class Transformer {
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig* config, const ModelWeights* weights,
                                                              Backend* backend, const StepLimits& limits);
 
-  // Runs all layers over the batch, and stores K and V of its tokens in their slots. kv_pools is [num_layers]. It and
-  // the arrays of the batch are in host memory. REQUIRES: 1 <= batch.num_tokens <= max_tokens, and the layout matches
-  // the config.
-  void Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools);
+  // Runs all layers over the batch, and stores K and V of its tokens in their slots. There is a view of the batch for
+  // each column of block tables. kv_pools is [num_slots]. It and the arrays of the batch are in host memory.
+  // REQUIRES: 1 <= num_tokens <= max_tokens, and views and layout match the config.
+  void Forward(absl::Span<const BatchView> host_views, const KvLayout& layout, void* const* kv_pools);
 
   // Does Forward, and then Logits and Backend::Sample. sampling.logits is not read. On a backend that records layers it
   // takes less time than the three calls. REQUIRES: what these require; all arrays stay valid until the call returns,
   // and sampling.results and sampling.top, which are written later, until a mark behind the call is done.
-  void ForwardAndSample(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools, const int32_t* rows,
-                        int num_rows, const SamplingArgs& sampling);
+  void ForwardAndSample(absl::Span<const BatchView> host_views, const KvLayout& layout, void* const* kv_pools,
+                        const int32_t* rows, int num_rows, const SamplingArgs& sampling);
 
   // Computes the logits of some token rows of the last Forward. Returns [num_rows, vocab_size] float32 in the backend's
   // memory, valid until the next call of Logits. `rows` is in host memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
@@ -79,14 +80,14 @@ class Transformer {
   bool has_ranks() const { return num_ranks() > 1; }
 
   absl::Status AllocateScratch();
-  // Copies the batch to the backend.
-  const BatchView& Prepare(const BatchView& host_batch, const KvLayout& layout);
+  // Copies the batch to the backend. Returns [num_columns] views.
+  const BatchView* Prepare(absl::Span<const BatchView> host_views, const KvLayout& layout);
   // Calls queue(), which queues operations of the prepared batch, or queues them as they were recorded. The recorder is
   // null if the backend has none.
   template <typename F>
   void QueueOrReplay(LayerRecorder* recorder, const F& queue);
   // Queues the operations from the embedding to the last layer.
-  void RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools);
+  void RunLayers(const BatchView* views, const KvLayout& layout, void* const* kv_pools);
   // Computes what attention and MLP multiply by their last matrices. Both return the layout of this input.
   InputLayout RunAttention(const BatchView& batch, const LayerWeights& layer, const LayerConfig& shape,
                            const KvLayout& layout, void* kv_pool);

@@ -30,7 +30,7 @@ class RecordedAttentionTest : public ::testing::Test {
     on_device_.positions = positions_.data();
     on_device_.table_starts = table_starts_.data();
     on_device_.block_tables = block_tables_.data();
-    attention_.BeginStep(view, on_device_);
+    attention_.BeginStep(view);
   }
 
   // Queues or records the attention of the step. Returns the sizes of the grids.
@@ -138,7 +138,7 @@ TEST_F(RecordedAttentionTest, ALongContextIsCutIntoAsManyPartsAsFillTheDevice) {
   EXPECT_EQ(Run(), (std::vector<int>{2 * 2, 2})) << "two parts for each of two KV heads, and their merges";
   const std::vector<uint16_t> in_parts = out_.Download();
   CudaAttention exact(&device_, /*exact=*/true);
-  exact.BeginStep(batch_.View(), on_device_);
+  exact.BeginStep(batch_.View());
   device_.grids.clear();
   exact.Run({.batch = &on_device_,
              .q = q_.data(),

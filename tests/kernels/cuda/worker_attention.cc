@@ -23,7 +23,7 @@ WorkerAttention::WorkerAttention(Device* device, const Shape& shape, const Batch
   on_device_.positions = positions_.data();
   on_device_.table_starts = table_starts_.data();
   on_device_.block_tables = block_tables_.data();
-  attention_.BeginStep(batch, on_device_);
+  attention_.BeginStep(batch);
   attention_.set_is_recording(is_recorded);
 }
 

@@ -32,9 +32,9 @@ class WorkerAttentionTest : public ::testing::Test {
     std::vector<int32_t> token_ids(batch_.View().num_tokens);
     BatchView view = batch_.View();
     view.token_ids = token_ids.data();
-    const BatchView& on_device = backend.PrepareBatch(view, view.num_tokens);
+    const BatchView* const on_device = backend.PrepareBatch(&view, 1, view.num_tokens);
     the_device->grids.clear();
-    backend.Attention({.batch = &on_device,
+    backend.Attention({.batch = on_device,
                        .q = inputs.q.data(),
                        .q_stride = row_size(),
                        .out = inputs.out.data(),

@@ -122,7 +122,7 @@ std::vector<Logits> PagedRunner::Run(const std::vector<Slice>& slices) {
   batch.context_lens = step.context_lens.data();
   batch.table_starts = step.table_starts.data();
   batch.block_tables = step.block_tables.data();
-  transformer_->Forward(batch, layout_, pool_pointers_.data());
+  transformer_->Forward({batch}, layout_, pool_pointers_.data());
   return ReadLogits(batch.num_tokens);
 }
 

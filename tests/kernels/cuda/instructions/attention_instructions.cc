@@ -91,15 +91,15 @@ void Count(CountingDevice* device, const Step& step, NumbersByName* all) {
   const auto positions = upload(view.positions, view.num_tokens);
   const auto table_starts = upload(view.table_starts, view.num_sequences + 1);
   const auto block_tables = upload(view.block_tables, view.table_starts[view.num_sequences]);
-  BatchView on_device{};
+  BatchView on_device = view;
   on_device.positions = positions.data();
   on_device.table_starts = table_starts.data();
   on_device.block_tables = block_tables.data();
 
   CudaAttention attention(device, /*exact=*/false);
-  attention.BeginStep(view, on_device);
+  attention.BeginStep(view);
   quire::AttentionArgs args{};
-  args.batch = &view;
+  args.batch = &on_device;
   args.q = q.data();
   args.q_stride = shape.num_heads * shape.head_dim;
   args.out = out.data();
