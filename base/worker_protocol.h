@@ -12,12 +12,15 @@ namespace quire {
 // description must not exhaust its memory.
 
 inline constexpr uint32_t kWorkerProtocolVersion = 1;
+inline constexpr uint32_t kGroupsProtocolVersion = 2;  // Of a worker whose model has other cache groups than one.
 inline constexpr int kMaxWorkerMessageBytes = 64 << 20;
 // The number of plans of a session that may be unanswered at the same time: one runs and one waits.
 inline constexpr int kMaxPlansInFlight = 2;
 inline constexpr int kMaxWorkerBlocks = 1 << 24;
 inline constexpr int kMaxWorkerBlockSize = 1 << 16;  // In tokens.
 inline constexpr int kMaxWorkerRows = 1 << 16;       // Sequences that run at the same time.
+inline constexpr int kMaxCacheGroups = 8;
+inline constexpr int kMaxBlocksPerSheet = 64;
 inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
 inline constexpr uint32_t kMaxTopLogprobs = 1024;    // Alternatives per token.
 inline constexpr int kMaxRecordBytes = 1 << 16;      // The manager stores such a record with a row.

@@ -137,6 +137,18 @@ struct SequenceSlice {
   bool operator==(const SequenceSlice&) const = default;
 };
 
+// The sheets of a slice's row in a cache group behind group 0 become these, from first_sheet on. The sheets before them
+// stay as they are.
+struct SheetChange {
+  int slice;  // Index into StepPlan::slices.
+  int group;
+  int first_sheet;
+  int num_sheets;
+  std::vector<BlockId> blocks;  // Sheet after sheet.
+
+  bool operator==(const SheetChange&) const = default;
+};
+
 // Everything that a worker must do in one step, in this order. All swaps and copies are complete before any K or V of
 // the step is stored. A plan is a value: equal inputs give equal plans.
 struct StepPlan {
@@ -150,7 +162,8 @@ struct StepPlan {
   std::vector<TokenAppend> appends;
   std::vector<RecordChange> records;
   std::vector<SequenceSlice> slices;
-  bool wants_tables = false;  // The result must have the block tables of the rows of the slices.
+  std::vector<SheetChange> sheet_changes;  // In the order of slices, and of groups within a slice.
+  bool wants_tables = false;               // The result must have the tables of the rows of the slices.
 
   int num_tokens() const {
     int sum = 0;
@@ -203,9 +216,18 @@ struct SliceResult {
 
 // What a row of the worker holds once all changes of the plan are made.
 struct RowTable {
+  // The sheets of a cache group behind group 0 that the slice may read or write.
+  struct Sheets {
+    int first_sheet;
+    std::vector<BlockId> blocks;  // Sheet after sheet.
+
+    bool operator==(const Sheets&) const = default;
+  };
+
   SequenceId sequence;
   int num_computed;  // Tokens whose K and V are stored by the end of the step.
   std::vector<BlockId> blocks;
+  std::vector<Sheets> groups = {};  // From group 1 on.
 
   bool operator==(const RowTable&) const = default;
 };

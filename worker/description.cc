@@ -66,6 +66,17 @@ v1::ModelPooling DescribePooling(const CheckpointPooling& pooling, int hidden_si
   return out;
 }
 
+v1::CacheGroup DescribeGroup(const CacheGroup& group, int block_size) {
+  const bool keeps_all = group.window_tokens == 0;
+  v1::CacheGroup out;
+  out.set_name(keeps_all ? "full" : absl::StrCat("window ", group.window_tokens));
+  out.set_tokens_per_sheet(block_size);
+  out.set_blocks_per_sheet(group.blocks_per_sheet);
+  out.set_retention(keeps_all ? v1::CACHE_RETENTION_ALL : v1::CACHE_RETENTION_WINDOW);
+  out.set_window_tokens(group.window_tokens);
+  return out;
+}
+
 // A rank of a simulated device has the whole model, whose fingerprint is known.
 v1::RankPlace DescribePlace(const RankPlace& place, const Model& model) {
   v1::RankPlace out;
@@ -87,7 +98,8 @@ v1::RankPlace DescribePlace(const RankPlace& place, const Model& model) {
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
                                      const KvLayout& layout, const WorkerLimits& limits, const RankPlace* place) {
   v1::DescribeResponse description;
-  description.set_protocol_version(kWorkerProtocolVersion);
+  const bool keeps_all = limits.groups == WorkerLimits{}.groups;
+  description.set_protocol_version(keeps_all ? kWorkerProtocolVersion : kGroupsProtocolVersion);
   description.set_model_name(model_name);
   description.set_architecture(model.config.architecture);
   description.set_vocab_size(limits.vocab_size);
@@ -111,6 +123,9 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_embeds_only(model.config.lacks_output);
   *description.mutable_pooling() = DescribePooling(model.pooling, model.config.hidden_size, limits.max_sequences);
   description.set_process_id(RandomProcessId());
+  for (const CacheGroup& group : limits.groups) {
+    if (!keeps_all) *description.add_groups() = DescribeGroup(group, limits.block_size);
+  }
   if (place != nullptr) *description.mutable_place() = DescribePlace(*place, model);
   return description;
 }

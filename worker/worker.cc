@@ -312,10 +312,13 @@ void Worker::Serve() {
   v1::DescribeResponse description =
       MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits(),
                       ranks_ == nullptr ? nullptr : &ranks_->place());
-  description.set_orphan_hold_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(orphan_hold_)));
+  // Labels and inventories tell the contents of one group that keeps all tokens.
+  const bool keeps_all = executor_->limits().groups == WorkerLimits{}.groups;
+  const absl::Duration hold = keeps_all ? orphan_hold_ : absl::ZeroDuration();
+  description.set_orphan_hold_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(hold)));
   loop_ = std::make_unique<SessionLoop>(
       executor_.get(), &stats_, binds_threads_, [this](bool is_refused) { SetReady(!is_refused); },
-      OrphanHold{.duration = orphan_hold_, .layout_id = LayoutId(description)}, ranks_.get());
+      OrphanHold{.duration = hold, .layout_id = LayoutId(description)}, ranks_.get());
   service_.Begin(std::move(description), loop_.get());
 }
 

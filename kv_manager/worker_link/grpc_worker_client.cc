@@ -121,7 +121,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
         vocab_size_(worker.vocab_size),
         embedding_size_(worker.pooling.embedding_size),
         reader_(worker),
-        encoder_(rank_ > 0 ? PlanEncoder::Answers::kDigests : PlanEncoder::Answers::kResults) {}
+        encoder_(rank_ > 0 ? PlanEncoder::Answers::kDigests : PlanEncoder::Answers::kResults, worker.groups) {}
 
   void Start() {
     client_->stub_->async()->Steps(&context_, this);

@@ -41,6 +41,7 @@ class RankComparison {
     QUIRE_RETURN_IF_ERROR(Compare("eos_token_ids", TokensText(first_), TokensText(other_)));
     QUIRE_RETURN_IF_ERROR(Compare("bos_token_id", first_.bos_token_id.value_or(-1), other_.bos_token_id.value_or(-1)));
     QUIRE_RETURN_IF_ERROR(Compare("block_size", first_.block_size, other_.block_size));
+    QUIRE_RETURN_IF_ERROR(Compare("groups", GroupsText(first_), GroupsText(other_)));
     QUIRE_RETURN_IF_ERROR(
         Compare("pooling.embedding_size", first_.pooling.embedding_size, other_.pooling.embedding_size));
     return Compare("embeds_only", int{first_.embeds_only}, int{other_.embeds_only});
@@ -50,6 +51,11 @@ class RankComparison {
   static std::string TokensText(const WorkerDescription& worker) { return absl::StrJoin(worker.eos_token_ids, ","); }
   static std::string AddressesText(const WorkerDescription& worker) {
     return absl::StrCat("[", absl::StrJoin(worker.place.addresses, ","), "]");
+  }
+  static std::string GroupsText(const WorkerDescription& worker) {
+    return absl::StrJoin(worker.groups, ",", [](std::string* text, const CacheGroup& group) {
+      absl::StrAppend(text, group.blocks_per_sheet, "/", group.window_tokens);
+    });
   }
   absl::Status Error(absl::string_view message) const {
     return absl::FailedPreconditionError(absl::StrCat("rank ", rank_, " ", message));

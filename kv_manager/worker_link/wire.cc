@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/listen_address.h"
@@ -219,6 +220,30 @@ absl::Status DecodePromptScores(const v1::StepResult& in, const ExpectedResult& 
   return absl::OkStatus();
 }
 
+// Adds the sheets of one group to the tables of all slices.
+absl::Status DecodeGroupTables(const v1::GroupTables& in, int blocks_per_sheet, StepResult* out) {
+  const size_t num_rows = out->tables.size();
+  const auto check_length = [](const char* column, uint64_t length, uint64_t limit) {
+    return length == limit ? absl::OkStatus() : Malformed(column, length, absl::StrCat(limit));
+  };
+  QUIRE_RETURN_IF_ERROR(check_length("tables.groups.first_sheets: length", in.first_sheets_size(), num_rows));
+  QUIRE_RETURN_IF_ERROR(check_length("tables.groups.num_sheets: length", in.num_sheets_size(), num_rows));
+  uint64_t num_blocks = 0;
+  for (const uint32_t num_sheets : in.num_sheets()) num_blocks += uint64_t{num_sheets} * blocks_per_sheet;
+  QUIRE_RETURN_IF_ERROR(check_length("tables.groups.blocks: length", in.blocks_size(), num_blocks));
+  auto next = in.blocks().begin();
+  for (size_t i = 0; i < num_rows; ++i) {
+    const uint32_t first = in.first_sheets(static_cast<int>(i));
+    if (first > std::numeric_limits<int32_t>::max()) {
+      return Malformed("tables.groups.first_sheets", first, "at most 2147483647");
+    }
+    RowTable::Sheets& sheets = out->tables[i].groups.emplace_back(RowTable::Sheets{static_cast<int>(first), {}});
+    const uint64_t count = uint64_t{in.num_sheets(static_cast<int>(i))} * blocks_per_sheet;
+    for (uint64_t k = 0; k < count; ++k) sheets.blocks.push_back(BlockId{*next++});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DecodeTables(const v1::RowTables& in, const ExpectedResult& expected, StepResult* out) {
   const size_t num_rows = expected.has_tables ? expected.slices.size() : 0;
   const auto check_length = [num_rows](const char* column, size_t length) {
@@ -238,6 +263,13 @@ absl::Status DecodeTables(const v1::RowTables& in, const ExpectedResult& expecte
     table.sequence = SequenceId{in.sequences(i)};
     table.num_computed = static_cast<int>(in.computed_tokens(i));
     for (uint32_t k = 0; k < in.table_lengths(i); ++k) table.blocks.push_back(BlockId{*next++});
+  }
+  const size_t num_groups = expected.blocks_per_sheet.size();
+  if (static_cast<size_t>(in.groups_size()) != num_groups) {
+    return Malformed("tables.groups: length", in.groups_size(), absl::StrCat(num_groups));
+  }
+  for (size_t i = 0; i < num_groups; ++i) {
+    QUIRE_RETURN_IF_ERROR(DecodeGroupTables(in.groups(static_cast<int>(i)), expected.blocks_per_sheet[i], out));
   }
   return absl::OkStatus();
 }
@@ -296,6 +328,47 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, u
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("worker describes ", field, " ", value, ", expected ", min, " .. ", max));
+}
+
+absl::Status BadGroup(int index, absl::string_view field, uint64_t value, absl::string_view expected) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker describes groups[", index, "].", field, " ", value, ", expected ", expected));
+}
+
+absl::Status DecodeGroup(const v1::CacheGroup& in, int index, int block_size, CacheGroup* out) {
+  const bool is_window = in.retention() == v1::CACHE_RETENTION_WINDOW;
+  if (!is_window && in.retention() != v1::CACHE_RETENTION_ALL)
+    return BadGroup(index, "retention", in.retention(), "1 or 2");
+  const uint32_t width = in.blocks_per_sheet(), window = in.window_tokens();
+  const uint32_t most_blocks = index == 0 ? 1 : kMaxBlocksPerSheet;
+  constexpr uint32_t kMostTokens = 1 << 30;
+  if (in.tokens_per_sheet() != static_cast<uint32_t>(block_size)) {
+    return BadGroup(index, "tokens_per_sheet", in.tokens_per_sheet(),
+                    absl::StrCat("block_size, which is ", block_size));
+  }
+  if (width < 1 || width > most_blocks) {
+    return BadGroup(index, "blocks_per_sheet", width, absl::StrCat("1 .. ", most_blocks));
+  }
+  if (is_window ? window < 1 || window > kMostTokens : window != 0) {
+    return BadGroup(index, "window_tokens", window, is_window ? absl::StrCat("1 .. ", kMostTokens) : "0");
+  }
+  *out = {.window_tokens = static_cast<int>(window), .blocks_per_sheet = static_cast<int>(width)};
+  return absl::OkStatus();
+}
+
+absl::Status DecodeGroups(const v1::DescribeResponse& in, WorkerDescription* out) {
+  const uint64_t version = in.groups().empty() ? kWorkerProtocolVersion : kGroupsProtocolVersion;
+  QUIRE_RETURN_IF_ERROR(CheckRange("protocol_version", in.protocol_version(), version, version));
+  if (in.groups().empty()) return absl::OkStatus();
+  QUIRE_RETURN_IF_ERROR(CheckRange("groups: length", in.groups_size(), 1, kMaxCacheGroups));
+  out->groups.resize(in.groups_size());
+  for (int i = 0; i < in.groups_size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(DecodeGroup(in.groups(i), i, in.block_size(), &out->groups[i]));
+  }
+  const auto name = [](std::string* text, const v1::CacheGroup& group) { text->append(group.name()); };
+  return absl::FailedPreconditionError(absl::StrCat("worker describes the cache groups ",
+                                                    absl::StrJoin(in.groups(), ", ", name),
+                                                    ", expected one group that keeps all tokens"));
 }
 
 // A worker of a later version may have other kinds. Its model then gives no embeddings here.
@@ -367,6 +440,9 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
 
   ExpectedResult expected;
   expected.step = plan.step;
+  for (size_t i = 1; plan.wants_tables && i < groups_.size(); ++i) {
+    expected.blocks_per_sheet.push_back(groups_[i].blocks_per_sheet);
+  }
   expected.has_tables = plan.wants_tables;
   if (answers_ == Answers::kResults) expected.slices.reserve(plan.slices.size());
   std::string* samples = out->mutable_slice_samples();
@@ -383,6 +459,13 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     expected.num_drawn += expected.slices.back().draws() ? 1 : 0;
     expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
     expected.num_embeddings += expected.slices.back().embeds() ? 1 : 0;
+  }
+  for (const SheetChange& change : plan.sheet_changes) {
+    out->add_change_slices(change.slice);
+    out->add_change_groups(change.group);
+    out->add_change_first_sheets(change.first_sheet);
+    out->add_change_num_sheets(change.num_sheets);
+    for (const BlockId block : change.blocks) out->add_change_blocks(Value(block));
   }
   return expected;
 }
@@ -493,7 +576,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
   constexpr uint64_t kMaxCount = 1 << 30;
   QUIRE_RETURN_IF_ERROR(
-      CheckRange("protocol_version", in.protocol_version(), kWorkerProtocolVersion, kWorkerProtocolVersion));
+      CheckRange("protocol_version", in.protocol_version(), kWorkerProtocolVersion, kGroupsProtocolVersion));
   QUIRE_RETURN_IF_ERROR(CheckRange("vocab_size", in.vocab_size(), 1, kMaxInt));
   QUIRE_RETURN_IF_ERROR(CheckRange("max_context_tokens", in.max_context_tokens(), 2, kMaxCount));
   QUIRE_RETURN_IF_ERROR(CheckRange("block_size", in.block_size(), 1, kMaxWorkerBlockSize));
@@ -519,6 +602,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   if (in.has_bos_token_id()) out.bos_token_id = in.bos_token_id();
   for (const v1::ModelFile& file : in.tokenizer_files()) out.tokenizer_files.push_back({file.name(), file.content()});
   out.block_size = in.block_size();
+  QUIRE_RETURN_IF_ERROR(DecodeGroups(in, &out));
   out.num_blocks = in.num_blocks();
   out.num_host_blocks = in.num_host_blocks();
   out.max_sequences = in.max_sequences();

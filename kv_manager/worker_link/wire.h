@@ -3,9 +3,11 @@
 #ifndef QUIRE_KV_MANAGER_WORKER_LINK_WIRE_H_
 #define QUIRE_KV_MANAGER_WORKER_LINK_WIRE_H_
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "kv_manager/worker_link/worker_client.h"
 #include "kv_manager/worker_link/worker_inventory.h"
@@ -39,6 +41,7 @@ struct ExpectedResult {
   int num_embeddings = 0;       // Slices that give embeddings.
   bool has_tables = false;
   std::vector<Slice> slices;
+  std::vector<int> blocks_per_sheet;  // Of the cache groups from 1 on, if there are tables.
 };
 
 // Turns the plans of one session into messages. It remembers for each row what the answers must contain. Not
@@ -48,7 +51,8 @@ class PlanEncoder {
   // What the worker answers. A rank above 0 answers with digests alone, and its inventory tells no rows.
   enum class Answers { kResults, kDigests };
 
-  explicit PlanEncoder(Answers answers = Answers::kResults) : answers_(answers) {}
+  explicit PlanEncoder(Answers answers = Answers::kResults, std::vector<CacheGroup> groups = {CacheGroup{}})
+      : answers_(answers), groups_(std::move(groups)) {}
 
   // Clears `out` first. A message that is used again keeps its memory, so that it needs no allocation.
   ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
@@ -74,6 +78,7 @@ class PlanEncoder {
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
   const Answers answers_;
+  const std::vector<CacheGroup> groups_;
   std::vector<Row> rows_;  // The index is the row id. Unused with kDigests.
   bool has_sent_vocabulary_ = false;
 };

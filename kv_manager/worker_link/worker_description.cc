@@ -33,8 +33,9 @@ absl::Status CheckMemoryFor(const WorkerDescription& worker, int64_t max_bytes) 
 }
 
 bool WorkerDescription::HasPoolOf(const WorkerDescription& other) const {
-  return num_blocks == other.num_blocks && block_size == other.block_size && num_host_blocks == other.num_host_blocks &&
-         max_sequences == other.max_sequences && max_tokens_per_step == other.max_tokens_per_step;
+  return num_blocks == other.num_blocks && block_size == other.block_size && groups == other.groups &&
+         num_host_blocks == other.num_host_blocks && max_sequences == other.max_sequences &&
+         max_tokens_per_step == other.max_tokens_per_step;
 }
 
 SchedulerOptions NarrowedTo(const WorkerDescription& worker, SchedulerOptions options) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/cache_groups.h"
 #include "base/fingerprint.h"
 #include "base/ids.h"
 #include "scheduler/sampling_params.h"
@@ -58,6 +59,7 @@ struct WorkerDescription {
   std::optional<TokenId> bos_token_id;
   std::vector<ModelFile> tokenizer_files;
   int block_size = 0;
+  std::vector<CacheGroup> groups = {CacheGroup{}};
   int num_blocks = 0;
   int num_host_blocks = 0;      // Blocks of the host tier; 0: there is none.
   int max_sequences = 0;        // Rows.

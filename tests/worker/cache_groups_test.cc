@@ -173,10 +173,10 @@ class GroupWorker {
 // A slice of a session.
 struct SessionSlice {
   uint32_t row;
-  int first_position;
-  int num_tokens;
-  bool samples;
-  std::vector<TokenId> prompt;  // Of the sequence that the slice starts; otherwise empty.
+  int first_position = 0;
+  int num_tokens = 0;
+  bool samples = false;
+  std::vector<TokenId> prompt = {};  // Of the sequence that the slice starts; otherwise empty.
 };
 using Session = std::vector<std::vector<SessionSlice>>;  // Step after step.
 

@@ -49,6 +49,36 @@ TEST(DescriptionTest, ARankTellsItsPlaceAndWhereTheRanksOfOtherHostsAre) {
   EXPECT_THAT(described().addresses(), testing::ElementsAre("a:1", "b:1"));
 }
 
+// A manager that does not know groups would leave them out, so it must refuse the version.
+TEST(DescriptionTest, CacheGroupsAreToldWithAnotherVersion) {
+  const auto backend = MakeCpuBackend(1);
+  const KvLayout layout = {
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kFloat32};
+  WorkerLimits limits{};
+  limits.block_size = 16;
+  const auto describe = [&] { return MakeDescription("name", Model(), *backend, layout, limits); };
+  EXPECT_EQ(describe().protocol_version(), 1u);
+  EXPECT_EQ(describe().groups_size(), 0);
+  const std::string fingerprint = describe().numerics_fingerprint();
+  limits.groups = {{.window_tokens = 8}};
+  EXPECT_EQ(describe().protocol_version(), 2u);
+  EXPECT_EQ(describe().groups_size(), 1);
+  limits.groups = {{}, {.window_tokens = 128, .blocks_per_sheet = 6}};
+  const v1::DescribeResponse description = describe();
+  EXPECT_EQ(description.protocol_version(), 2u);
+  EXPECT_EQ(description.numerics_fingerprint(), fingerprint);
+  ASSERT_EQ(description.groups_size(), 2);
+  EXPECT_EQ(description.groups(0).name(), "full");
+  EXPECT_EQ(description.groups(0).retention(), v1::CACHE_RETENTION_ALL);
+  EXPECT_EQ(description.groups(0).blocks_per_sheet(), 1u);
+  EXPECT_EQ(description.groups(0).window_tokens(), 0u);
+  EXPECT_EQ(description.groups(1).name(), "window 128");
+  EXPECT_EQ(description.groups(1).retention(), v1::CACHE_RETENTION_WINDOW);
+  EXPECT_EQ(description.groups(1).blocks_per_sheet(), 6u);
+  EXPECT_EQ(description.groups(1).window_tokens(), 128u);
+  EXPECT_EQ(description.groups(1).tokens_per_sheet(), 16u);
+}
+
 // A GPU keeps the inputs of products by matrices of 4 bits, and those by int8 if it is told to, so these are other
 // numerics.
 TEST(DescriptionTest, TheNumericsFingerprintSaysWhichInputsKeepTheir16Bits) {

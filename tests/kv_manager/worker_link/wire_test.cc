@@ -29,6 +29,14 @@ std::vector<TokenId> Tokens(const Column& column) {
   return std::vector<TokenId>(column.begin(), column.end());
 }
 
+const std::vector<CacheGroup> kGroups = {{}, {.window_tokens = 8}, {.window_tokens = 32, .blocks_per_sheet = 3}};
+
+std::vector<BlockId> RandomBlocks(Random* random, int count) {
+  std::vector<BlockId> blocks;
+  for (int i = 0; i < count; ++i) blocks.push_back(BlockId(random->Between(0, 99)));
+  return blocks;
+}
+
 // Reads the message column by column, as a worker does.
 SamplingParams Read(const v1::RowSampling& in) {
   SamplingParams out;
@@ -94,6 +102,17 @@ StepPlan Read(const v1::StepPlan& in) {
                         .sample = in.slice_samples()[i] == 1};
     for (uint32_t k = 0; k < in.slice_tail_lengths(i); ++k) slice.block_tail.push_back(BlockId{in.block_tails(tail++)});
     out.slices.push_back(std::move(slice));
+  }
+  const uint32_t* block = in.change_blocks().data();
+  for (int i = 0; i < in.change_slices_size(); ++i) {
+    SheetChange change{static_cast<int>(in.change_slices(i)),
+                       static_cast<int>(in.change_groups(i)),
+                       static_cast<int>(in.change_first_sheets(i)),
+                       static_cast<int>(in.change_num_sheets(i)),
+                       {}};
+    const int num_blocks = change.num_sheets * kGroups[change.group].blocks_per_sheet;
+    for (int k = 0; k < num_blocks; ++k) change.blocks.push_back(BlockId{*block++});
+    out.sheet_changes.push_back(std::move(change));
   }
   return out;
 }
@@ -223,6 +242,12 @@ StepPlan RandomPlan(Random* random, uint64_t step) {
                         .sample = random->OneIn(2)};
     for (int i = random->Between(0, 3); i > 0; --i) slice.block_tail.push_back(BlockId(random->Between(0, 99)));
     plan.slices.push_back(std::move(slice));
+    for (int group = 1; group < static_cast<int>(kGroups.size()); ++group) {
+      if (random->OneIn(2)) continue;
+      const int num_sheets = random->Between(1, 3);
+      plan.sheet_changes.push_back({static_cast<int>(plan.slices.size()) - 1, group, random->Between(0, 9), num_sheets,
+                                    RandomBlocks(random, num_sheets * kGroups[group].blocks_per_sheet)});
+    }
   }
   plan.wants_tables = random->OneIn(3);
   return plan;
@@ -259,6 +284,9 @@ StepResult RandomResult(Random* random, const ExpectedResult& expected) {
     if (!expected.has_tables) continue;
     RowTable& table = result.tables.emplace_back(RowTable{SequenceId{random->Next()}, random->Between(0, 99), {}});
     for (int i = random->Between(0, 3); i > 0; --i) table.blocks.push_back(BlockId(random->Between(0, 99)));
+    for (const int width : expected.blocks_per_sheet) {
+      table.groups.push_back({random->Between(0, 9), RandomBlocks(random, random->Between(0, 2) * width)});
+    }
   }
   return result;
 }
@@ -302,6 +330,14 @@ v1::StepResult Write(const StepResult& result, const ExpectedResult& expected) {
     tables->add_computed_tokens(table.num_computed);
     tables->add_table_lengths(table.blocks.size());
     for (const BlockId block : table.blocks) tables->add_blocks(Value(block));
+    for (size_t i = 0; i < table.groups.size(); ++i) {
+      v1::GroupTables* const group = tables->groups_size() > static_cast<int>(i)
+                                         ? tables->mutable_groups(static_cast<int>(i))
+                                         : tables->add_groups();
+      group->add_first_sheets(table.groups[i].first_sheet);
+      group->add_num_sheets(table.groups[i].blocks.size() / expected.blocks_per_sheet[i]);
+      for (const BlockId block : table.groups[i].blocks) group->add_blocks(Value(block));
+    }
   }
   return out;
 }
@@ -310,7 +346,7 @@ TEST(WireTest, RandomPlansAndResultsSurviveTheRoundTrip) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    PlanEncoder encoder;
+    PlanEncoder encoder(PlanEncoder::Answers::kResults, kGroups);
     v1::StepPlan message;  // One message for the whole session. The contents of earlier plans must have no effect.
     for (uint64_t step = 1; step <= 5; ++step) {
       const StepPlan plan = RandomPlan(&random, step);
@@ -602,6 +638,27 @@ TEST_F(MalformedResultTest, TableColumns) {
             "worker sent tables.table_lengths: length 0, expected 4");
   EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->set_table_lengths(0, 1u << 31); }),
             "worker sent tables.blocks: length 6, expected 2147483654");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_groups(); }),
+            "worker sent tables.groups: length 1, expected 0");
+
+  expected_.blocks_per_sheet = {3};
+  v1::GroupTables* const group = message_.mutable_tables()->add_groups();
+  for (int i = 0; i < 4; ++i) {
+    group->add_first_sheets(i);
+    group->add_num_sheets(i % 2);
+  }
+  for (int i = 0; i < 6; ++i) group->add_blocks(i);
+  EXPECT_TRUE(DecodeStepResult(message_, expected_, kVocabSize).ok());
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->clear_groups(); }),
+            "worker sent tables.groups: length 0, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->mutable_groups(0)->clear_first_sheets(); }),
+            "worker sent tables.groups.first_sheets: length 0, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->mutable_groups(0)->add_num_sheets(0); }),
+            "worker sent tables.groups.num_sheets: length 5, expected 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->mutable_groups(0)->set_num_sheets(0, 1u << 31); }),
+            "worker sent tables.groups.blocks: length 6, expected 6442450950");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->mutable_groups(0)->set_first_sheets(2, 1u << 31); }),
+            "worker sent tables.groups.first_sheets 2147483648, expected at most 2147483647");
 }
 
 TEST(DescriptionTest, NumbersThatWouldFillTheMemoryOfTheManagerAreRefused) {
@@ -666,6 +723,50 @@ TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
             "worker describes max_sequences 65537, expected 1 .. 65536");
   EXPECT_THAT(error([](auto* m) { m->set_vocab_size(0); }), HasSubstr("vocab_size 0"));
   EXPECT_THAT(error([](auto* m) { m->set_last_epoch(~uint64_t{0}); }), HasSubstr("last_epoch 18446744073709551615"));
+}
+
+TEST(DescriptionTest, AGroupThatNoManagerKnowsIsNamed) {
+  v1::DescribeResponse good;
+  good.set_protocol_version(2);
+  good.set_vocab_size(100);
+  good.set_max_context_tokens(64);
+  good.set_block_size(16);
+  good.set_num_blocks(8);
+  good.set_max_sequences(4);
+  good.set_max_tokens_per_step(32);
+  for (const bool is_window : {false, true}) {
+    v1::CacheGroup* const group = good.add_groups();
+    group->set_name(is_window ? "window 8" : "full");
+    group->set_tokens_per_sheet(16);
+    group->set_blocks_per_sheet(is_window ? 3 : 1);
+    group->set_retention(is_window ? v1::CACHE_RETENTION_WINDOW : v1::CACHE_RETENTION_ALL);
+    group->set_window_tokens(is_window ? 8 : 0);
+  }
+  const auto error = [&good](const std::function<void(v1::DescribeResponse*)>& change) {
+    v1::DescribeResponse message = good;
+    change(&message);
+    return std::string(DecodeDescription(message).status().message());
+  };
+  EXPECT_EQ(error([](auto*) {}),
+            "worker describes the cache groups full, window 8, expected one group that keeps all tokens");
+  EXPECT_EQ(error([](auto* m) { m->set_protocol_version(1); }), "worker describes protocol_version 1, expected 2 .. 2");
+  EXPECT_EQ(error([](auto* m) { m->set_protocol_version(3); }), "worker describes protocol_version 3, expected 1 .. 2");
+  EXPECT_EQ(error([](auto* m) {
+              for (int i = 0; i < 7; ++i) *m->add_groups() = m->groups(1);
+            }),
+            "worker describes groups: length 9, expected 1 .. 8");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(1)->set_retention(static_cast<v1::CacheRetention>(3)); }),
+            "worker describes groups[1].retention 3, expected 1 or 2");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(1)->set_tokens_per_sheet(32); }),
+            "worker describes groups[1].tokens_per_sheet 32, expected block_size, which is 16");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(0)->set_blocks_per_sheet(2); }),
+            "worker describes groups[0].blocks_per_sheet 2, expected 1 .. 1");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(1)->set_blocks_per_sheet(0); }),
+            "worker describes groups[1].blocks_per_sheet 0, expected 1 .. 64");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(1)->set_window_tokens(0); }),
+            "worker describes groups[1].window_tokens 0, expected 1 .. 1073741824");
+  EXPECT_EQ(error([](auto* m) { m->mutable_groups(0)->set_window_tokens(4); }),
+            "worker describes groups[0].window_tokens 4, expected 0");
 }
 
 TEST(DescriptionTest, RanksTellTheirPlaceAndWhatTheyHaveDigested) {
