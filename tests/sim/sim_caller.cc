@@ -84,6 +84,7 @@ void SimCaller::OnPinned(std::vector<int> num_tokens) {
   if (has_ended_ || !has_started_ || num_tokens_ > 0 || !pinned_tokens_.empty()) Complain("pins in the wrong place");
   if (num_tokens.size() != request_.pins.size()) Complain(num_tokens.size(), " pins of ", request_.pins.size());
   pinned_tokens_ = std::move(num_tokens);
+  has_pin_news_ = true;
 }
 
 void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {

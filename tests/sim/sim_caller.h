@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,7 +85,9 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const absl::Status& failure() const { return failure_; }  // The error of OnFailed.
   int num_cached_tokens() const { return num_cached_tokens_; }
   const std::vector<int>& pinned_tokens() const { return pinned_tokens_; }  // Empty until it is told of its pins.
-  int64_t num_tokens() const { return num_tokens_; }                        // Emitted by all samples together.
+  // Whether it was told of them since the last call.
+  bool TakePinNews() { return std::exchange(has_pin_news_, false); }
+  int64_t num_tokens() const { return num_tokens_; }  // Emitted by all samples together.
   const absl::Status& status() const { return status_; }
 
   // The prompt and the output of a sample.
@@ -136,6 +139,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   absl::Status failure_;
   int num_cached_tokens_ = 0;
   std::vector<int> pinned_tokens_;
+  bool has_pin_news_ = false;
   int64_t num_tokens_ = 0;
   absl::Status status_;
 };

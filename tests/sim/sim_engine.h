@@ -198,6 +198,15 @@ class SimEngine : private AuditedBlocks::Observer {
     std::optional<int64_t> came_us = std::nullopt;  // When it has come from another engine.
   };
 
+  // What a request has asked the blocks for, and got.
+  struct MadePin {
+    std::string tenant;
+    std::string salt;
+    std::vector<TokenId> tokens;
+    int64_t ttl_us;
+    int num_tokens;
+  };
+
   // A request of an earlier manager.
   struct Restoring {
     std::shared_ptr<SimCaller> caller;
@@ -266,8 +275,8 @@ class SimEngine : private AuditedBlocks::Observer {
   // The tenant that must give up a place of the full queue for a request of this tenant.
   std::optional<std::string> ExpectedLoser(const std::string& tenant) const;
   absl::Status CheckDisplaced();
-  // Compares the pins that the caller was told of with those that were made.
-  void CheckPins(const SimCaller& caller);
+  // Compares the pins that the caller was told of, if that is news, with those that were made.
+  void CheckPins(SimCaller* caller);
   // Forgets the requests that have ended.
   void DropEnded();
   void CheckReason(const absl::Status& failure);
@@ -314,9 +323,8 @@ class SimEngine : private AuditedBlocks::Observer {
   std::deque<Posted> posted_;          // Events in the inbox.
   size_t num_taken_ = 0;               // Number of events that the current round has taken from the front of posted_.
   std::map<RequestId, Live> callers_;  // The callers of live requests, as the loop knows them.
-  // The numbers of tokens of the pins that live requests have made here.
-  std::map<RequestId, std::vector<int>> pinned_tokens_;
-  bool has_news_ = true;  // Whether something has happened since the last round.
+  std::vector<MadePin> made_pins_;     // Of requests that were not looked at since.
+  bool has_news_ = true;               // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
   bool is_drained_by_operator_ = false;
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.

@@ -183,7 +183,7 @@ void SimEngine::CheckStart(Live* live) {
 SimEngine::Moving SimEngine::Release(RequestId request) {
   const auto it = callers_.find(request);
   CheckStart(&it->second);
-  CheckPins(*it->second.caller);
+  CheckPins(it->second.caller.get());
   Moving moving{it->second.caller, it->second.is_start_checked, blame_.Release(request), num_beam_tokens_of_wish_};
   for (size_t i = 0; i < posted_.size();) {
     const Posted& posted = posted_[i];
@@ -375,34 +375,31 @@ void SimEngine::NoteReported() {
   }
 }
 
-// Requests that want the same pin get the same answer, so it does not matter which of them has asked.
 void SimEngine::OnPin(const std::string& tenant, double max_share, const std::string& salt,
                       absl::Span<const TokenId> tokens, int64_t expires_us, int num_tokens) {
   ++(num_tokens > 0 ? report_.pins : report_.failed_pins);
   const double own_share = 0.01 * (tenant == "0" ? options_.first_percent : options_.others_percent);
   if (max_share != own_share) Complain("tenant ", tenant, " pins as if it had ", max_share, " of the pool");
-  for (const auto& [id, live] : callers_) {
-    const Request& request = live.caller->request();
-    if (live.caller->num_tokens() > 0 || request.tenant != tenant || request.cache_salt != salt) continue;
-    std::vector<int>& made = pinned_tokens_[id];
-    if (made.size() == request.pins.size()) continue;
-    const Request::PrefixPin& wanted = request.pins[made.size()];
-    const bool is_it = wanted.num_tokens == static_cast<int>(tokens.size()) &&
-                       std::equal(tokens.begin(), tokens.end(), request.prompt.begin()) &&
-                       clock_->NowMicros() + wanted.ttl_us == expires_us;
-    if (is_it) return made.push_back(num_tokens);
-  }
-  Complain("a pin of ", tokens.size(), " tokens that no request wants now");
+  made_pins_.push_back({tenant, salt, {tokens.begin(), tokens.end()}, expires_us - clock_->NowMicros(), num_tokens});
 }
 
-void SimEngine::CheckPins(const SimCaller& caller) {
-  const auto made = pinned_tokens_.find(caller.request().id);
-  if (made == pinned_tokens_.end()) return;
-  if (caller.num_tokens() == 0 && caller.pinned_tokens().empty() && !caller.has_ended()) return;
-  if (made->second != caller.pinned_tokens()) {
-    Complain("request ", Value(caller.request().id), " is not told of the pins that it has made");
+// The pins of a request are made one after the other. Several requests may want the same ones.
+void SimEngine::CheckPins(SimCaller* caller) {
+  if (!caller->TakePinNews()) return;
+  const Request& request = caller->request();
+  const std::vector<int>& told = caller->pinned_tokens();
+  const auto made = std::search(made_pins_.begin(), made_pins_.end(), request.pins.begin(), request.pins.end(),
+                                [&](const MadePin& pin, const Request::PrefixPin& wanted) {
+                                  const auto i = static_cast<size_t>(&wanted - request.pins.data());
+                                  return pin.tenant == request.tenant && pin.salt == request.cache_salt &&
+                                         static_cast<int>(pin.tokens.size()) == wanted.num_tokens &&
+                                         std::equal(pin.tokens.begin(), pin.tokens.end(), request.prompt.begin()) &&
+                                         pin.ttl_us == wanted.ttl_us && pin.num_tokens == told[i];
+                                });
+  if (told.size() != request.pins.size() || made == made_pins_.end()) {
+    return Complain("request ", Value(request.id), " is told of pins that were not made for it");
   }
-  pinned_tokens_.erase(made);
+  made_pins_.erase(made, made + static_cast<std::ptrdiff_t>(told.size()));
 }
 
 void SimEngine::OnStepsAbandoned() {
@@ -523,7 +520,7 @@ void SimEngine::DropEnded() {
     const Request& request = caller.request();
     status_.Update(caller.status());
     CheckStart(&it->second);
-    CheckPins(caller);
+    CheckPins(it->second.caller.get());
     if (caller.has_ended() || caller.has_left_scheduler()) {
       audit_->OnEnded(request.id);
       blame_.OnEnded(request.id);
@@ -558,6 +555,7 @@ void SimEngine::DropEnded() {
     next_deadline_us_ = std::min(next_deadline_us_, request.deadline_us);
     ++it;
   }
+  if (!std::exchange(made_pins_, {}).empty()) Complain("pins were made of which no request is told");
 }
 
 }  // namespace quire
