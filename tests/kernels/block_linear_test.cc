@@ -150,7 +150,9 @@ TEST_P(BlockLinearTest, ARowThatIsNotFiniteSpoilsNoOther) {
     } else {
       EXPECT_EQ(y[size_t(i)], expected[size_t(i)]);
     }
-    if (token == 2 || token == 3) EXPECT_EQ(y[size_t(i)], 0);
+    if (token == 2 || token == 3) {
+      EXPECT_EQ(y[size_t(i)], 0);
+    }
   }
 }
 

@@ -31,6 +31,11 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/fp8 1/kv-"));
   model.weights.rounding = {.layers = Quantization::kInt4, .int4_inputs = Int4Inputs::kBFloat16};
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/int4-bfloat16 1/kv-"));
+  model.config.quantization.blocks.types = {"Q4_K"};
+  model.weights.rounding = {.keeps_blocks = true};
+  EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/blocks 1/kv-"));
+  model.weights.rounding.keeps_blocks = false;
+  EXPECT_EQ(fingerprint(), plain);
 }
 
 TEST(DescriptionTest, ARankTellsItsPlaceAndWhereTheRanksOfOtherHostsAre) {

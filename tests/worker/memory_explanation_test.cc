@@ -255,6 +255,30 @@ TEST(MemoryExplanationTest, WeightsOnACpuAreCountedAsTheyAreHeld) {
   EXPECT_EQ(WeightBytesOnCpu(config, {.output = true}), 4 * needs.num_weights - int64_t{4} * 32000 * 8192 + output);
 }
 
+// A file in Q4_K_M. A rank has the whole embedding, and its share of the other matrices.
+TEST(MemoryExplanationTest, MatricesInBlocksAreCountedAsTheyAreStored) {
+  ModelConfig config = Llama2With70B();
+  const int64_t plain = WeightBytesOnCpu(config, {});
+  StoredBlocks& blocks = config.quantization.blocks;
+  blocks = {.layers = {.weights = 4096000, .bytes = 2368000},
+            .embedding = {.weights = 256000, .bytes = 148000},
+            .output = {.weights = 512000, .bytes = 420000},
+            .types = {"Q6_K", "Q4_K"}};
+  const int64_t layers = 2 * 4096000 - 2368000, embedding = 2 * 256000 - 148000, output = 2 * 512000 - 420000;
+  EXPECT_EQ(WeightBytesOnCpu(config, {}), plain - layers - embedding - output);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.keeps_blocks = false}), plain);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kInt8}),
+            WeightBytesOnCpu(config, {.keeps_blocks = false, .layers = Quantization::kInt8}) - embedding - output);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.output = true}),
+            WeightBytesOnCpu(config, {.keeps_blocks = false, .output = true}) - layers - embedding);
+  const ModelConfig rank = RankOf(config, 1, 4);
+  EXPECT_EQ(WeightBytesOnCpu(rank, {.keeps_blocks = false}) - WeightBytesOnCpu(rank, {}),
+            layers / 4 + embedding + output / 4);
+  EXPECT_EQ(HeldBlocks(config.quantization, {}), ", those in blocks of Q4_K, Q6_K as in the file");
+  EXPECT_EQ(HeldBlocks(config.quantization, {.keeps_blocks = false}), "");
+  EXPECT_EQ(HeldBlocks({}, {}), "");
+}
+
 TEST(MemoryExplanationTest, TheFormOfTheWeightsIsSaidAndWhyFp8IsConverted) {
   CheckpointQuantization stored;
   EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kFloat16), "float16");

@@ -95,13 +95,11 @@ constexpr BlockInput BlockInputOf(BlockType type, int cols) {
   return {sums_at, values_at, whole_lines(values_at + cols)};
 }
 
-// The columns that all rows of a task are multiplied by before the next ones. With several tiles of rows their numbers
-// are in LinearTask::scratch as quads of bytes, [columns / 4][2][16][4]. Then come the sums of the rows,
-// [1 + kMaxEarlierSums][rows][32].
+// The columns that all tiles of rows of a task are multiplied by before the next ones.
 constexpr int kBlockColumnsAtOnce = 256;
-constexpr int kUnpackedBytes = kBlockColumnsAtOnce * kPanelColumns;
+// Bytes of LinearTask::scratch: the sums of the rows, [1 + kMaxEarlierSums][rows][32] in float32.
 constexpr int64_t BlockScratchBytes(int num_rows) {
-  return kUnpackedBytes + int64_t{1 + kMaxEarlierSums} * num_rows * kPanelColumns * 4;
+  return int64_t{1 + kMaxEarlierSums} * num_rows * kPanelColumns * 4;
 }
 
 }  // namespace quire::cpu

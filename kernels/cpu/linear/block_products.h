@@ -20,13 +20,20 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 // 4 bits.
 constexpr bool kAddsWords = kSpanColumns == 32;
 
+// Without this, the compiler would compute all products of a span before it adds them, and keep them in memory.
+QUIRE_INLINE void EndAddition([[maybe_unused]] SpanSums* sums) {
+#if defined(__AVX512VNNI__)
+#elif defined(__AVX512F__)
+  asm("" : "+v"(sums->v));
+#elif defined(__AVX2__)
+  asm("" : "+x"(sums->lo), "+x"(sums->hi));
+#endif
+}
+
 #if defined(__AVX512F__)
 
 QUIRE_INLINE NibbleQuads LoadLine(const uint8_t* p) {
   return {_mm512_loadu_si512(p)};
-}
-QUIRE_INLINE void StoreLine(uint8_t* p, const NibbleQuads& quads) {
-  _mm512_storeu_si512(p, quads.v);
 }
 // Bits that begin at bit kFrom of each byte of `high`, moved to bit 4 and masked.
 template <int kFrom>
@@ -88,10 +95,6 @@ QUIRE_INLINE NibbleQuads LoadLine(const uint8_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
 }
-QUIRE_INLINE void StoreLine(uint8_t* p, const NibbleQuads& quads) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), quads.lo);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), quads.hi);
-}
 template <int kFrom>
 QUIRE_INLINE __m256i UpperBits(__m256i high, int mask) {
   const __m256i moved = kFrom < 4 ? _mm256_slli_epi16(high, 4 - kFrom) : _mm256_srli_epi16(high, kFrom - 4);
@@ -132,9 +135,6 @@ QUIRE_INLINE IntVec Subtract(IntVec a, IntVec b, int shift) {
 
 QUIRE_INLINE NibbleQuads LoadLine(const uint8_t* p) {
   return LoadQuads(p);
-}
-QUIRE_INLINE void StoreLine(uint8_t* p, const NibbleQuads& quads) {
-  memcpy(p, quads.v, sizeof(quads.v));
 }
 template <int kFrom>
 QUIRE_INLINE NibbleQuads JoinBits(const NibbleQuads& low, const NibbleQuads& high, int mask) {
@@ -207,17 +207,6 @@ struct BlockNumberReader {
       return JoinBits<kUpper * kInLine>(LoadNibbles<kInLine % 2 != 0>(line + kInLine / 2 * kQuadBytes),
                                         LoadLine(line + kLineBytes - kQuadBytes), ((1 << kUpper) - 1) << 4);
     }
-  }
-};
-
-// Reads numbers that are stored as bytes (kUnpackedBytes).
-template <BlockType kType>
-struct UnpackedNumberReader : BlockNumberReader<kType> {
-  static constexpr int kGroupBytes = BlockPanelOf(kType).group * kPanelColumns;
-
-  template <int kQuad>
-  static QUIRE_INLINE NibbleQuads Read(const uint8_t* group, int half) {
-    return LoadLine(group + (kQuad * 2 + half) * kQuadBytes);
   }
 };
 

@@ -4,7 +4,6 @@
 #define QUIRE_KERNELS_CPU_LINEAR_LINEAR_BLOCK_KERNEL_H_
 
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/linear/block_products.h"
 #include "kernels/cpu/linear/linear_blocks.h"
@@ -26,10 +25,6 @@ constexpr int kPanelHalves = kPanelColumns / kLanes;
 // A tile of rows has the sums of a group and of a block in registers. With few registers it has half a panel.
 constexpr int kMaxBlockRows = kRegisters >= 32 ? 6 : kRegisters >= 8 ? 4 : 2;
 constexpr int kTileHalves = kRegisters >= 32 ? kPanelHalves : 1;
-
-// Without vectors, numbers are unpacked for a single tile, too, which halves the code.
-template <BlockType kType>
-constexpr bool kAlwaysUnpacks = kRegisters < 8 && kType != BlockType::kQ8_0;
 
 template <BlockType kType>
 constexpr int kSumBytes = kType == BlockType::kQ8_0 ? 4 : 2;
@@ -53,7 +48,7 @@ QUIRE_INLINE void ForTile(F&& f) {
 }
 
 // Adds the products of span kSpan of a group, whose inputs begin at `values` in the first row.
-template <typename Reader, int kSpan, bool kPrefetches, int kRows>
+template <typename Reader, int kSpan, int kRows>
 QUIRE_INLINE void AddSpanProducts(const int8_t* values, int64_t stride, const uint8_t* group, int first_half,
                                   SpanSums (&span)[kRows][kTileHalves]) {
   Unroll<Reader::kSpanQuads>([&]<int i>() __attribute__((always_inline)) {
@@ -62,7 +57,7 @@ QUIRE_INLINE void AddSpanProducts(const int8_t* values, int64_t stride, const ui
     Unroll<kTileHalves>([&]<int h>() __attribute__((always_inline)) {
       w[h] = Reader::template Read<kQuad>(group, first_half + h);
     });
-    if constexpr (kPrefetches && kQuad < Reader::kGroupQuads) {
+    if constexpr (kQuad < Reader::kGroupQuads) {
       // The two halves of a panel prefetch the same lines.
       constexpr int kBytes = Reader::kGroupBytes / Reader::kGroupQuads;
       __builtin_prefetch(group + kQuad * kBytes + kBlockPrefetchBytes);
@@ -70,6 +65,7 @@ QUIRE_INLINE void AddSpanProducts(const int8_t* values, int64_t stride, const ui
     }
     ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
       span[r][h] = AddNibbles(span[r][h], w[h], values + r * stride + Reader::InputQuad(kQuad) * 4);
+      EndAddition(&span[r][h]);
     });
   });
 }
@@ -78,19 +74,16 @@ QUIRE_INLINE Vec LoadHalves(const uint8_t* p, int half) {
   return Load(reinterpret_cast<const Float16*>(p) + half * kLanes);
 }
 
-// Adds the products of a unit to y. The numbers are in the unit or, if they are unpacked, at `unpacked`.
-template <BlockType kType, bool kIsUnpacked, int kRows>
-QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, const uint8_t* unpacked, int first_half,
-                          Vec (&y)[kRows][kTileHalves]) {
-  using Reader = std::conditional_t<kIsUnpacked, UnpackedNumberReader<kType>, BlockNumberReader<kType>>;
+// Adds the products of a unit to y.
+template <BlockType kType, int kRows>
+QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, int first_half, Vec (&y)[kRows][kTileHalves]) {
+  using Reader = BlockNumberReader<kType>;
   constexpr BlockPanel kPanel = Reader::kPanel;
   constexpr int kHeaderBytes = kPanel.header_bytes(), kGroup = kPanel.group, kPairs = kPanel.unit / kGroup / 2;
   constexpr bool kHasMinima = kPanel.has_minima;
   constexpr int kFactors = kHasMinima ? kPanel.small_minima() : kPanel.small_scales(), kMinima = kPanel.minima();
-  const uint8_t* const numbers = kIsUnpacked ? unpacked : unit + kHeaderBytes;
-  if constexpr (!kIsUnpacked) {
-    for (int at = 0; at < kHeaderBytes; at += kQuadBytes) __builtin_prefetch(unit + at + kBlockPrefetchBytes);
-  }
+  const uint8_t* const numbers = unit + kHeaderBytes;
+  for (int at = 0; at < kHeaderBytes; at += kQuadBytes) __builtin_prefetch(unit + at + kBlockPrefetchBytes);
   IntVec total[kRows][kTileHalves], less[kRows][kTileHalves];
   if constexpr (kType == BlockType::kQ8_0) {
     ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
@@ -98,7 +91,7 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, const uint
     });
     Unroll<Reader::kSpans>([&]<int span>() __attribute__((always_inline)) {
       SpanSums sum[kRows][kTileHalves] = {};
-      AddSpanProducts<Reader, span, !kIsUnpacked>(rows.values, rows.stride, numbers, first_half, sum);
+      AddSpanProducts<Reader, span>(rows.values, rows.stride, numbers, first_half, sum);
       ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
         total[r][h] = span == 0 ? AddSpan(total[r][h], sum[r][h]) : AddScaled(total[r][h], sum[r][h], SetScale(16));
       });
@@ -118,7 +111,7 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, const uint
         const int8_t* const values = rows.values + (2 * pair + odd) * kGroup;
         Unroll<Reader::kSpans>([&]<int span>() __attribute__((always_inline)) {
           SpanSums sum[kRows][kTileHalves] = {};
-          AddSpanProducts<Reader, span, !kIsUnpacked>(values, rows.stride, group, first_half, sum);
+          AddSpanProducts<Reader, span>(values, rows.stride, group, first_half, sum);
           ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
             total[r][h] = AddScaled(total[r][h], sum[r][h], ScaleOf<(odd != 0)>(scales[h]));
           });
@@ -151,13 +144,12 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, const uint
 // Consecutive units of a panel and of the inputs.
 struct BlockSpan {
   const uint8_t* units;
-  const uint8_t* unpacked;  // Null, or the numbers of all units.
-  int first;                // Index of the first unit in a row.
+  int first;  // Index of the first unit in a row.
   int count;
 };
 
 // Adds the products of kRows rows from `row` on to sums[row, row + kRows), which are [rows][32].
-template <BlockType kType, bool kIsUnpacked, int kRows>
+template <BlockType kType, int kRows>
 void AddRows(const LinearTask& task, const BlockSpan& span, int row, float* sums) {
   using Reader = BlockNumberReader<kType>;
   constexpr int kUnit = Reader::kPanel.unit, kUnitBytes = Reader::kPanel.unit_bytes();
@@ -172,8 +164,7 @@ void AddRows(const LinearTask& task, const BlockSpan& span, int row, float* sums
     BlockRows rows = {x + span.first * 4, x + input.sums_at + span.first * kUnitSums,
                       reinterpret_cast<const int8_t*>(x + input.values_at) + span.first * kUnit, task.x.stride};
     for (int i = 0; i < span.count; ++i) {
-      AddUnit<kType, kIsUnpacked>(rows, span.units + int64_t{i} * kUnitBytes,
-                                  span.unpacked + int64_t{i} * kUnit * kPanelColumns, half, y);
+      AddUnit<kType>(rows, span.units + int64_t{i} * kUnitBytes, half, y);
       rows.scales += sizeof(float);
       rows.sums += kUnitSums;
       rows.values += kUnit;
@@ -184,41 +175,20 @@ void AddRows(const LinearTask& task, const BlockSpan& span, int row, float* sums
 }
 
 // REQUIRES: 1 <= rows <= kRows.
-template <BlockType kType, bool kIsUnpacked, int kRows = kMaxBlockRows>
+template <BlockType kType, int kRows = kMaxBlockRows>
 void DispatchBlockRows(const LinearTask& task, const BlockSpan& span, int row, int rows, float* sums) {
-  if (rows == kRows) return AddRows<kType, kIsUnpacked, kRows>(task, span, row, sums);
-  if constexpr (kRows > 1) DispatchBlockRows<kType, kIsUnpacked, kRows - 1>(task, span, row, rows, sums);
+  if (rows == kRows) return AddRows<kType, kRows>(task, span, row, sums);
+  if constexpr (kRows > 1) DispatchBlockRows<kType, kRows - 1>(task, span, row, rows, sums);
 }
 
-// Stores the numbers of units as bytes.
-template <BlockType kType>
-void Unpack(const BlockSpan& span, uint8_t* to) {
-  using Reader = BlockNumberReader<kType>;
-  constexpr int kUnit = Reader::kPanel.unit, kUnitBytes = Reader::kPanel.unit_bytes();
-  constexpr int kHeaderBytes = Reader::kPanel.header_bytes();
-  for (int i = 0; i < span.count; ++i) {
-    const uint8_t* group = span.units + int64_t{i} * kUnitBytes + kHeaderBytes;
-    for (int k = 0; k < kUnit; k += Reader::kPanel.group, group += Reader::kGroupBytes) {
-      Unroll<Reader::kGroupQuads>([&]<int quad>() __attribute__((always_inline)) {
-        for (int half = 0; half < kPanelHalves; ++half, to += kQuadBytes) {
-          __builtin_prefetch(group + (quad * 2 + half) * kQuadBytes + kBlockPrefetchBytes);
-          StoreLine(to, Reader::template Read<quad>(group, half));
-        }
-      });
-    }
-  }
-}
-
-// With several tiles of rows, the numbers are unpacked once for all of them. Numbers of kQ8_0 are bytes already.
+// With several tiles of rows, all of them are multiplied by some columns of a panel while these are in the cache.
 template <BlockType kType>
 void LinearBlocks(const LinearTask& task) {
   constexpr int kUnit = BlockPanelOf(kType).unit, kUnitBytes = BlockPanelOf(kType).unit_bytes();
   const int num_tiles = (task.num_rows + kMaxBlockRows - 1) / kMaxBlockRows;
   const int units_in_slice = task.cols / kUnit / task.num_slices;
-  const bool is_unpacked = kAlwaysUnpacks<kType> || (num_tiles > 1 && kType != BlockType::kQ8_0);
-  const int units_at_once = num_tiles == 1 && !is_unpacked ? units_in_slice : kBlockColumnsAtOnce / kUnit;
-  auto* const unpacked = static_cast<uint8_t*>(task.scratch);
-  auto* const sums = reinterpret_cast<float*>(unpacked + kUnpackedBytes);
+  const int units_at_once = num_tiles == 1 ? units_in_slice : kBlockColumnsAtOnce / kUnit;
+  auto* const sums = static_cast<float*>(task.scratch);
   const int num_sums = task.num_rows * kPanelColumns;
   float* const earlier = sums + num_sums;
   for (int index = 0; index < task.num_panels; ++index) {
@@ -227,13 +197,11 @@ void LinearBlocks(const LinearTask& task) {
       memset(sums, 0, num_sums * sizeof(float));
       const int end = (slice + 1) * units_in_slice;
       for (int unit = end - units_in_slice; unit < end; unit += units_at_once) {
-        BlockSpan span = {panel + int64_t{unit} * kUnitBytes, unpacked, unit, Min(units_at_once, end - unit)};
-        if (is_unpacked) Unpack<kType>(span, unpacked);
+        const BlockSpan span = {panel + int64_t{unit} * kUnitBytes, unit, Min(units_at_once, end - unit)};
         int row = 0;
         for (int tiles = num_tiles; tiles > 0; --tiles) {
           const int rows = (task.num_rows - row + tiles - 1) / tiles;
-          is_unpacked ? DispatchBlockRows<kType, kType != BlockType::kQ8_0>(task, span, row, rows, sums)
-                      : DispatchBlockRows<kType, kAlwaysUnpacks<kType>>(task, span, row, rows, sums);
+          DispatchBlockRows<kType>(task, span, row, rows, sums);
           row += rows;
         }
       }

@@ -176,7 +176,8 @@ class SmallGgufTest : public testing::Test, protected SmallGguf {
 
   absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& file, Quantization quantize = Quantization::kNone) {
     directory_.Write("model.gguf", file);
-    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, {.layers = quantize});
+    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr,
+                     {.keeps_blocks = false, .layers = quantize});
   }
 
   // Returns the error without the path of the file.
@@ -194,7 +195,8 @@ class SmallGgufTest : public testing::Test, protected SmallGguf {
   std::mt19937 random_{11};
 };
 
-// The same numbers, once quantized and once as they are after dequantizing.
+// The same numbers, once quantized and once as they are after dequantizing. gguf_blocks_test.cc tests products by the
+// numbers as they are stored.
 TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
   const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
   for (const char* name : {"Q8_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/local_group.h"
+#include "tests/worker/model/block_gguf.h"
 #include "tests/worker/model/fp8_model.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
@@ -211,6 +212,24 @@ TEST(WideModelRanksTest, WeightsOfFp8HaveTheBitsOfOneRank) {
     const auto backend = cpu::MakeCpuBackend(1, cpu::SupportedIsas().back());
     // A row of one scale is one group of columns, which cannot be divided.
     EXPECT_EQ(num_matrices_of_rows > 0, block == 0 && backend->MultipliesFp8()) << "blocks of " << block;
+  }
+}
+
+// Several types in one product, and four slices of 512 columns. More ranks have rows in place of columns.
+TEST(WideModelRanksTest, BlocksOfGgufFilesHaveTheBitsOfOneRank) {
+  const TestDirectory directory;
+  directory.Write("model.gguf",
+                  BlockGguf{.ffn = 2048,
+                            .heads = 64,
+                            .kv_heads = 8,
+                            .layers = 1,
+                            .other_types = {{"attn_v", "Q6_K"}, {"ffn_down", "Q6_K"}, {"attn_output", "Q5_K"}}}
+                      .File());
+  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+    SCOPED_TRACE(Name(isa));
+    const RanksCase c = {.path = directory.path() + "/model.gguf", .isa = isa};
+    EXPECT_EQ(ExpectSameBits(c, {2, 4}), 0);
+    EXPECT_EQ(ExpectSameBits(c, {8}), 2);
   }
 }
 
