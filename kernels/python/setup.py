@@ -28,6 +28,7 @@ SOURCES = {
     "shared_prefix.cc": [],
     "cpu/attention.cc": [],
     "cpu/isa/cpu_features.cc": [],
+    "cpu/table/blocks_generic.cc": [],
     "cpu/table/kernel_table.cc": [],
     "cpu/table/kernels_generic.cc": [],
     "cpu/memory.cc": [],
@@ -41,9 +42,10 @@ if platform.machine() in ("x86_64", "AMD64"):
     avx2 = ["-mavx2", "-mfma", "-mf16c"]
     avx512 = avx2 + ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
     SOURCES["cpu/isa/cpu_features.cc"] = SOURCES["cpu/table/kernel_table.cc"] = ["-DQUIRE_X86_KERNELS"]
-    SOURCES["cpu/table/kernels_avx2.cc"] = avx2
-    SOURCES["cpu/table/kernels_avx512.cc"] = avx512
-    SOURCES["cpu/table/kernels_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
+    for kernels in ("blocks", "kernels"):
+        SOURCES[f"cpu/table/{kernels}_avx2.cc"] = avx2
+        SOURCES[f"cpu/table/{kernels}_avx512.cc"] = avx512
+        SOURCES[f"cpu/table/{kernels}_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
     SOURCES["cpu/table/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
     SOURCES["cpu/table/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
 
