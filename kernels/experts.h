@@ -47,10 +47,13 @@ struct RouteArgs {
   float* shared_weights;  // [num_tokens]: 1 / (1 + exp(-logit)) of the last logit. Null without one.
 };
 
-// The two matrices of an expert, which PackGated and Pack (or PackQuantized) have made.
+// The two matrices of an expert, which PackGated and Pack (or PackQuantized) have made, and their biases. All experts
+// of a layer have biases, or none. REQUIRES: Has(OptionalPart::kClampedSwiglu) for biases.
 struct Expert {
-  const PackedMatrix* gate_up;  // Gate and up, [width, dim] each.
-  const PackedMatrix* down;     // [dim, width]
+  const PackedMatrix* gate_up = nullptr;  // Gate and up, [width, dim] each.
+  const PackedMatrix* down = nullptr;     // [dim, width]
+  const float* gate_up_bias = nullptr;    // [2 * width], of the gate and then of up; or null.
+  const float* down_bias = nullptr;       // [dim], added to the output before its weight multiplies it; or null.
 };
 
 // The weights of experts are added in an order that does not depend on the batch. The experts are divided into

@@ -122,7 +122,12 @@ struct LinearArgs {
 //   kSilu      a / (1 + exp(-a))
 //   kGeluTanh  a / (1 + exp(-2 u)) with u = sqrt(2 / pi) * (a + 0.044715 a^3), which is 0.5 a (1 + tanh(u)), the
 //              approximation of Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
-enum class Activation : uint8_t { kSilu, kGeluTanh };
+//   kClampedSwiglu  a / (1 + exp(-kSwigluAlpha a)) of the gate a, which is at most kSwigluLimit. It multiplies up + 1,
+//              where up is clamped to [-kSwigluLimit, kSwigluLimit] (OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card",
+//              2025).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSwiglu };
+inline constexpr float kSwigluAlpha = 1.702f;
+inline constexpr float kSwigluLimit = 7;
 
 // y[num_tokens, dim] = activation(x * gate^T (+ bias)) * (x * up^T (+ bias)).
 // This is the first half of a gated MLP (Shazeer, "GLU Variants Improve Transformer", 2020).
@@ -135,7 +140,7 @@ struct GatedLinearArgs {
   int num_tokens;
   InputLayout x_layout = InputLayout::kRows;  // Either kRows or what Backend::InputLayoutOf returns.
   InputLayout y_layout = InputLayout::kRows;  // REQUIRES: kRows if x_layout is kRows.
-  Activation activation = Activation::kSilu;  // REQUIRES: Has(OptionalPart::kGeluTanh) for kGeluTanh.
+  Activation activation = Activation::kSilu;  // REQUIRES: Has of the optional part of this name, except for kSilu.
 };
 
 }  // namespace quire

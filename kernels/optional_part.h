@@ -22,6 +22,8 @@ enum class OptionalPart : uint8_t {
   kLayerNorm,          // RmsNormArgs::subtracts_mean.
   kPlainMlp,           // Operations::Activate.
   kRanks,              // Operations::AddParts, GatherColumns and ExchangeRows.
+  kSinks,              // AttentionArgs::sinks.
+  kClampedSwiglu,      // Activation::kClampedSwiglu, and Expert::gate_up_bias and down_bias.
 };
 
 // Returns the name of a part for error messages that say what a model needs.
@@ -53,6 +55,10 @@ constexpr const char* Name(OptionalPart part) {
       return "an MLP without a gate";
     case OptionalPart::kRanks:
       return "an exchange between ranks";
+    case OptionalPart::kSinks:
+      return "attention sinks";
+    case OptionalPart::kClampedSwiglu:
+      return "experts with biases and a clamped gate";
   }
   return "unknown";
 }

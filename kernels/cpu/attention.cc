@@ -292,8 +292,14 @@ void CpuAttention::WriteOutput(int first_row, int num_rows, int kv_head, Rows ro
   for (int row = 0; row < num_rows * group_size_; ++row) {
     const int token = TokenOf(first_row + row / group_size_), head = kv_head * group_size_ + row % group_size_;
     const int64_t at = (int64_t{token} * args_->num_heads + head) * head_dim;
+    SoftmaxState state = rows.states[row];
+    if (args_->sinks != nullptr) {
+      float term = args_->sinks[head] - state.max;
+      kernels_->exp(&term, 1, &term);
+      state.sum += term;
+    }
     float out[kMaxHeadDim];
-    kernels_->finish_softmax(rows.states[row], rows.values + size_t(row) * padded_dim_, out, head_dim);
+    kernels_->finish_softmax(state, rows.values + size_t(row) * padded_dim_, out, head_dim);
     if (args_->out_layout != InputLayout::kRows) {
       BFloat16 rounded[kMaxHeadDim];
       kernels_->convert[int(DataType::kBFloat16)](out, rounded, head_dim);

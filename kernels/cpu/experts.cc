@@ -164,8 +164,9 @@ int CpuExperts::SortPairs(const ExpertMlpArgs& args, const int32_t* experts, int
   for (int i = 0; i < args.num_experts; ++i) {
     const int first = starts_[i], count = starts_[i + 1] - first;
     if (count == 0) continue;
-    gate_up_groups_.push_back({static_cast<const CpuPackedMatrix*>(args.w[i].gate_up), first, count});
-    down_groups_.push_back({static_cast<const CpuPackedMatrix*>(args.w[i].down), first, count});
+    const Expert& expert = args.w[i];
+    gate_up_groups_.push_back({static_cast<const CpuPackedMatrix*>(expert.gate_up), expert.gate_up_bias, first, count});
+    down_groups_.push_back({static_cast<const CpuPackedMatrix*>(expert.down), expert.down_bias, first, count});
   }
   const int num_rows = starts_[args.num_experts];
   row_of_pair_.resize(num_pairs);

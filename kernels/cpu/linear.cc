@@ -109,6 +109,12 @@ bool NeedsPanelScratch(WeightFormat format) {
          format == WeightFormat::kInt4Units;
 }
 
+// In a gated matrix, the bias of up follows that of the gate.
+void SetBias(const CpuPackedMatrix& w, const float* bias, LinearTask* whole) {
+  whole->y.bias = bias;
+  if (w.is_gated()) whole->y.up_bias = bias == nullptr ? nullptr : bias + w.num_outputs();
+}
+
 LinearTask TaskFor(const LinearArgs& args) {
   LinearTask whole{};
   whole.x.data = args.x;
@@ -128,8 +134,7 @@ LinearTask TaskFor(const GatedLinearArgs& args) {
   LinearTask whole{};
   whole.x.data = args.x;
   whole.y.stride = w.num_outputs();
-  whole.y.bias = args.bias;
-  whole.y.up_bias = args.bias == nullptr ? nullptr : args.bias + w.num_outputs();
+  SetBias(w, args.bias, &whole);
   whole.y.data = args.y;
   whole.y.type = args.y_type;
   whole.num_rows = args.num_tokens;
@@ -473,6 +478,7 @@ void CpuLinear::MultiplyGroups(const std::vector<RowGroup>& groups, LinearTask w
     own.x.data = static_cast<const char*>(whole.x.data) + MatrixBytes(group.first_row, w.cols(), SizeOf(InputType(w)));
     own.y.data = static_cast<char*>(whole.y.data) + MatrixBytes(group.first_row, w.num_outputs(), SizeOf(whole.y.type));
     own.num_rows = group.num_rows;
+    SetBias(w, group.bias, &own);
     Multiply(w, InputLayout::kRows, own);
   }
   if (small_groups_.empty()) return;
@@ -493,7 +499,9 @@ void CpuLinear::MultiplyGroups(const std::vector<RowGroup>& groups, LinearTask w
   pool_->ForEach(num_items, [&](int i, int thread) {
     const GroupItem& item = group_items_[i];
     const RowGroup& group = small_groups_[item.group];
-    LinearTask task = TaskOf(*group.w, whole, items, item.row, item.panel, thread);
+    LinearTask own = whole;
+    SetBias(*group.w, group.bias, &own);
+    LinearTask task = TaskOf(*group.w, own, items, item.row, item.panel, thread);
     task.num_rows = std::min(items.rows, group.first_row + group.num_rows - item.row);
     if (const int next = i + pool_->num_threads(); next < num_items) {
       task.w.next = small_groups_[group_items_[next].group].w->panel(group_items_[next].panel);

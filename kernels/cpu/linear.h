@@ -23,15 +23,17 @@ class CpuLinear {
   void Run(const LinearArgs& args);
   void Run(const GatedLinearArgs& args);
 
-  // Consecutive rows of an input, and the matrix that multiplies them.
+  // Consecutive rows of an input, the matrix that multiplies them, and its bias as in the arguments of a product.
   struct RowGroup {
     const CpuPackedMatrix* w;
+    const float* bias;
     int first_row;
     int num_rows;
   };
   // Multiplies the rows of each group by its matrix. Small groups share one loop over the threads. Each row of y has
   // the same bits as in a product of its own. REQUIRES: the groups have rows and divide the rows of args in their
-  // order, and all matrices have the shape and the format of args.w; no residual, bias, softcap or layout of tiles.
+  // order, and all matrices have the shape and the format of args.w; no residual, softcap or layout of tiles, and no
+  // bias of args.
   void RunGroups(const LinearArgs& args, const std::vector<RowGroup>& groups);
   void RunGroups(const GatedLinearArgs& args, const std::vector<RowGroup>& groups);
 

@@ -64,7 +64,9 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
   // Returns whether the kernels have a part. Has says the same of an object.
-  static bool Supports(OptionalPart part) { return part != OptionalPart::kRanks; }
+  static bool Supports(OptionalPart part) {
+    return part != OptionalPart::kRanks && part != OptionalPart::kSinks && part != OptionalPart::kClampedSwiglu;
+  }
   bool Has(OptionalPart part) const override { return Supports(part); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;

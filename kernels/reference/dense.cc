@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/linear.h"
+
 namespace quire::reference {
 
 std::vector<double> Linear(const std::vector<double>& x, const std::vector<double>& w, int cols) {
@@ -69,6 +71,16 @@ std::vector<double> GeluTanhMul(const std::vector<double>& x, int dim) {
   return y;
 }
 
+std::vector<double> ClampedSwiglu(const std::vector<double>& x, int dim) {
+  std::vector<double> y(x.size() / 2);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t gate = i / dim * 2 * dim + i % dim;
+    const double limit = kSwigluLimit, a = std::min(x[gate], limit), up = std::clamp(x[gate + dim], -limit, limit);
+    y[i] = a / (1 + std::exp(-double{kSwigluAlpha} * a)) * (up + 1);
+  }
+  return y;
+}
+
 double Softcap(double x, double cap) {
   return cap * std::tanh(x / cap);
 }
@@ -84,15 +96,15 @@ void Rotate(int position, const std::vector<double>& inv_freq, double scaling, d
 }
 
 std::vector<double> Attend(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                           int begin, int end, double scale, double softcap) {
+                           int begin, int end, double scale, double softcap, double sink) {
   const size_t dim = q.size();
   std::vector<double> scores(end - begin, 0), out(dim, 0);
   for (int t = begin; t < end; ++t) {
     for (size_t d = 0; d < dim; ++d) scores[t - begin] += q[d] * k[t * dim + d] * scale;
     if (softcap > 0) scores[t - begin] = Softcap(scores[t - begin], softcap);
   }
-  const double max = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
+  const double max = std::max(sink, *std::max_element(scores.begin(), scores.end()));
+  double sum = std::exp(sink - max);
   for (double& score : scores) sum += score = std::exp(score - max);
   for (int t = begin; t < end; ++t) {
     for (size_t d = 0; d < dim; ++d) out[d] += scores[t - begin] / sum * v[t * dim + d];

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_REFERENCE_DENSE_H_
 #define QUIRE_KERNELS_REFERENCE_DENSE_H_
 
+#include <cmath>
 #include <vector>
 
 // Naive versions of the dense operations in double: row-major and one element at a time. Tests compare the backends
@@ -26,6 +27,8 @@ std::vector<double> RmsNorm(const std::vector<double>& x, const std::vector<doub
 std::vector<double> SiluMul(const std::vector<double>& x, int dim);
 // The same with 0.5 a (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))) in place of silu.
 std::vector<double> GeluTanhMul(const std::vector<double>& x, int dim);
+// The same with the gate and up of Activation::kClampedSwiglu.
+std::vector<double> ClampedSwiglu(const std::vector<double>& x, int dim);
 
 // Returns cap * tanh(x / cap).
 double Softcap(double x, double cap);
@@ -34,9 +37,9 @@ double Softcap(double x, double cap);
 void Rotate(int position, const std::vector<double>& inv_freq, double scaling, double* head);
 
 // Returns softmax(q k^T * scale) v for one query over the tokens [begin, end). k and v are [tokens, head_dim]. The
-// scores are capped unless `softcap` is 0.
+// scores are capped unless `softcap` is 0. The denominator has one more term, exp(sink).
 std::vector<double> Attend(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                           int begin, int end, double scale, double softcap = 0);
+                           int begin, int end, double scale, double softcap = 0, double sink = -INFINITY);
 
 }  // namespace quire::reference
 

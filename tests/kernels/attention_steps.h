@@ -21,6 +21,7 @@ struct Shape {
   int window = 0;
   bool int8_kv = false;  // Whether K and V are rounded to int8; then a GPU has queries and outputs of `type`.
   float softcap = 0;
+  const float* sinks = nullptr;  // [num_heads], or null.
 };
 
 inline KvType KvTypeOf(const Shape& shape) {
@@ -31,7 +32,7 @@ inline std::string ToString(const Shape& shape) {
   return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
          std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " +
          Name(KvTypeOf(shape)) + ", window " + std::to_string(shape.window) + ", softcap " +
-         std::to_string(shape.softcap);
+         std::to_string(shape.softcap) + (shape.sinks == nullptr ? "" : ", sinks");
 }
 
 // Q, K and V of one sequence before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
@@ -106,7 +107,8 @@ inline void RunStep(Backend* backend, const Shape& shape, PagedPool* pool, const
                       .kv_pool = pool->data(),
                       .out_type = out_type,
                       .out_layout = out_layout,
-                      .softcap = shape.softcap});
+                      .softcap = shape.softcap,
+                      .sinks = shape.sinks});
 }
 
 inline int NumRows(const std::vector<Slice>& slices) {

@@ -50,8 +50,9 @@ Expectation Expected(const Shape& shape, const Sequence& sequence, bool rounds_q
         for (double& value : q) value = Rounded(float(value) * scale, DataType::kBFloat16);
       }
       const auto append = [&](const std::vector<double>& values, std::vector<double>* to) {
-        const std::vector<double> row = reference::Attend(q, k[kv_head], values, begin, t + 1,
-                                                          rounds_query ? 1 : 1 / std::sqrt(double(dim)), shape.softcap);
+        const std::vector<double> row =
+            reference::Attend(q, k[kv_head], values, begin, t + 1, rounds_query ? 1 : 1 / std::sqrt(double(dim)),
+                              shape.softcap, shape.sinks == nullptr ? -INFINITY : shape.sinks[h]);
         to->insert(to->end(), row.begin(), row.end());
       };
       append(v[kv_head], &expected.out);
@@ -89,19 +90,35 @@ TEST_P(AttentionTest, AgreesWithTheReferenceForEveryShapeAndType) {
   const int block_sizes[] = {1, 2, 4, 8, 16, 32, 64};
   for (int i = 0; i < 48; ++i) {
     const int num_kv_heads = random.Int(1, 3);
-    const Shape shape = {.num_heads = num_kv_heads * random.Int(1, i % 8 == 0 ? 12 : 4),
-                         .num_kv_heads = num_kv_heads,
-                         .head_dim = head_dims[i % 8],
-                         .block_size = block_sizes[random.Int(0, 6)],
-                         .type = kAllTypes[i % 3],
-                         .window = i % 4 == 3 ? random.Int(1, 70) : 0,
-                         .softcap = i % 5 == 2 ? 0.7f : 0};
+    Shape shape = {.num_heads = num_kv_heads * random.Int(1, i % 8 == 0 ? 12 : 4),
+                   .num_kv_heads = num_kv_heads,
+                   .head_dim = head_dims[i % 8],
+                   .block_size = block_sizes[random.Int(0, 6)],
+                   .type = kAllTypes[i % 3],
+                   .window = i % 4 == 3 ? random.Int(1, 70) : 0,
+                   .softcap = i % 5 == 2 ? 0.7f : 0};
+    const std::vector<float> sinks = random.Normals(shape.num_heads, 3);
+    if (i % 7 < 3) shape.sinks = sinks.data();
     const Sequence sequence = MakeSequence(shape, random.Int(1, 150), &random);
     const std::vector<int> chunks = RandomChunks(sequence.num_tokens, i % 2 == 0 ? 1 : 90, &random);
     const std::vector<float> out = RunChunks(backend.get(), shape, sequence, chunks, i);
     SCOPED_TRACE(testing::Message() << "case " << i << ": " << ToString(shape));
     CheckOutput(GetParam(), shape, sequence, out);
   }
+}
+
+// A sink far above all scores leaves nothing to the tokens, and one far below them changes no bit.
+TEST_P(AttentionTest, SinksMayBeFarFromTheScores) {
+  const auto backend = MakeBackend();
+  Random random(9);
+  Shape shape = {.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = DataType::kBFloat16};
+  const Sequence sequence = MakeSequence(shape, 40, &random);
+  const std::vector<float> without = RunChunks(backend.get(), shape, sequence, {40}, 1);
+  const std::vector<float> below(2, -1000), above(2, 1000);
+  shape.sinks = below.data();
+  EXPECT_EQ(RunChunks(backend.get(), shape, sequence, {40}, 1), without);
+  shape.sinks = above.data();
+  for (const float out : RunChunks(backend.get(), shape, sequence, {40}, 1)) ASSERT_LT(std::abs(out), 1e-30f);
 }
 
 TEST_P(AttentionTest, JoinsTheSplitsOfLongContexts) {

@@ -315,6 +315,15 @@ TEST_P(DenseKernelsTest, GatedLinearAgreesWithTheReference) {
         MultiplyGated(backend.get(), x, *packed, cols, dim, bias.data(), DataType::kFloat32, Activation::kGeluTanh);
     EXPECT_LT(RelativeError(gelu, reference::GeluTanhMul(wide, dim)), 2e-6)
         << num_tokens << " x " << cols << " x " << dim << " with gelu_tanh " << Name(type);
+    // About every third sum is beyond the limits of the clamped gate.
+    const std::vector<float> wide_bias = random.Normals(2 * dim, 7);
+    for (size_t j = 0; j < wide.size(); ++j) {
+      wide[j] += double{wide_bias[j % (2 * dim)]} - double{bias[j % (2 * dim)]};
+    }
+    const std::vector<float> clamped = MultiplyGated(backend.get(), x, *packed, cols, dim, wide_bias.data(),
+                                                     DataType::kFloat32, Activation::kClampedSwiglu);
+    EXPECT_LT(RelativeError(clamped, reference::ClampedSwiglu(wide, dim)), 2e-6)
+        << num_tokens << " x " << cols << " x " << dim << " clamped " << Name(type);
   }
 }
 
@@ -330,6 +339,10 @@ TEST_P(DenseKernelsTest, GatedLinearTakesExtremeGates) {
                                                   DataType::kFloat32, Activation::kGeluTanh);
     EXPECT_LT(RelativeError({gelu.begin(), gelu.begin() + 6}, {80000, 80000, 0, 0, 0, 0}), 1e-30);
     EXPECT_TRUE(std::isnan(gelu[6]) && std::isnan(gelu[7]));
+    const std::vector<float> clamped = MultiplyGated(backend.get(), {200, -200, 0, NAN}, *packed, 1, 2, nullptr,
+                                                     DataType::kFloat32, Activation::kClampedSwiglu);
+    EXPECT_LT(RelativeError({clamped.begin(), clamped.begin() + 6}, {56, 56, 0, 0, 0, 0}), 1e-4);
+    EXPECT_TRUE(std::isnan(clamped[6]) && std::isnan(clamped[7]));
   }
 }
 

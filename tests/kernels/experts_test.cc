@@ -102,7 +102,7 @@ class Layer {
   static constexpr int kNumForms = 8;
 
   // The forms are the values of DataType, int8, int4 by int8, float32 and bfloat16, and fp8.
-  Layer(int form, int num_experts, int dim, int width, Backend* backend, Random* random)
+  Layer(int form, int num_experts, int dim, int width, Backend* backend, Random* random, bool has_biases = false)
       : form_(form), dim_(dim), width_(width) {
     for (int i = 0; i < num_experts; ++i) {
       if (form < 3) {
@@ -120,6 +120,11 @@ class Layer {
         downs_.push_back(backend->PackQuantized(&view, 1));
       }
       experts_.push_back({gate_ups_.back().get(), downs_.back().get()});
+      if (!has_biases) continue;
+      biases_.push_back(random->Normals(size_t(2 * width)));
+      experts_.back().gate_up_bias = biases_.back().data();
+      biases_.push_back(random->Normals(size_t(dim)));
+      experts_.back().down_bias = biases_.back().data();
     }
   }
 
@@ -167,6 +172,7 @@ class Layer {
 
   int form_, dim_, width_;
   std::vector<std::unique_ptr<PackedMatrix>> gate_ups_, downs_;
+  std::vector<std::vector<float>> biases_;
   std::vector<Expert> experts_;
 };
 
@@ -209,7 +215,8 @@ Step Part(const Step& step, int first, int count) {
   return {rows(step.x), rows(step.experts), rows(step.weights), rows(step.residual), step.top_k};
 }
 
-std::vector<float> RunOn(Backend* backend, const Layer& layer, const Step& step) {
+std::vector<float> RunOn(Backend* backend, const Layer& layer, const Step& step,
+                         Activation activation = Activation::kSilu) {
   std::vector<float> y = step.residual;
   backend->ExpertMlp({.x = step.x.data(),
                       .w = layer.experts(),
@@ -221,12 +228,14 @@ std::vector<float> RunOn(Backend* backend, const Layer& layer, const Step& step)
                       .shared_weights = nullptr,
                       .residual = y.data(),
                       .y = y.data(),
-                      .num_tokens = step.num_tokens()});
+                      .num_tokens = step.num_tokens(),
+                      .activation = activation});
   return y;
 }
 
 // The same with an ordinary product for each expert and token, and the reference of the sum.
-std::vector<float> ExpectedOf(Backend* backend, const Layer& layer, const Step& step, bool is_fused) {
+std::vector<float> ExpectedOf(Backend* backend, const Layer& layer, const Step& step, bool is_fused,
+                              Activation activation = Activation::kSilu) {
   std::vector<float> y;
   for (int token = 0; token < step.num_tokens(); ++token) {
     const Step one = Part(step, token, 1);
@@ -236,9 +245,15 @@ std::vector<float> ExpectedOf(Backend* backend, const Layer& layer, const Step& 
       const std::vector<char> x = Encoded(one.x, backend->InputType(*w.gate_up));
       const DataType gated_type = backend->InputType(*w.down);
       std::vector<char> gated(size_t(layer.width()) * SizeOf(gated_type));
-      backend->GatedLinear(
-          {.x = x.data(), .w = w.gate_up, .bias = nullptr, .y = gated.data(), .y_type = gated_type, .num_tokens = 1});
-      outputs.push_back(Multiply(backend, Decoded(gated, gated_type), *w.down, layer.width(), layer.dim()));
+      backend->GatedLinear({.x = x.data(),
+                            .w = w.gate_up,
+                            .bias = w.gate_up_bias,
+                            .y = gated.data(),
+                            .y_type = gated_type,
+                            .num_tokens = 1,
+                            .activation = activation});
+      outputs.push_back(
+          Multiply(backend, Decoded(gated, gated_type), *w.down, layer.width(), layer.dim(), w.down_bias));
     }
     const std::vector<float> row = reference::SumExperts({one.experts.begin(), one.experts.end()}, layer.size(),
                                                          one.weights, outputs, one.residual, is_fused);
@@ -256,6 +271,21 @@ TEST_P(ExpertsTest, BitsAreThoseOfOneProductForEachExpertAndTheTreeOfRanges) {
     for (const int num_tokens : {1, 2, 7}) {
       const Step step = RandomStep(num_tokens, /*top_k=*/5, layer, /*is_skewed=*/false, &random);
       ASSERT_EQ(Bits(RunOn(backend.get(), layer, step)), Bits(ExpectedOf(backend.get(), layer, step, is_fused)))
+          << layer.name() << ", " << num_tokens << " tokens";
+    }
+  }
+}
+
+TEST_P(ExpertsTest, EachExpertAddsItsOwnBiases) {
+  Random random(5);
+  const bool is_fused = GetParam() != cpu::Isa::kGeneric;
+  for (int form = 0; form < Layer::kNumForms; ++form) {
+    const auto backend = MakeBackend(3);
+    const Layer layer(form, /*num_experts=*/5, /*dim=*/96, /*width=*/40, backend.get(), &random, /*has_biases=*/true);
+    for (const int num_tokens : {1, 7, 60}) {
+      const Step step = RandomStep(num_tokens, /*top_k=*/3, layer, /*is_skewed=*/false, &random);
+      ASSERT_EQ(Bits(RunOn(backend.get(), layer, step, Activation::kClampedSwiglu)),
+                Bits(ExpectedOf(backend.get(), layer, step, is_fused, Activation::kClampedSwiglu)))
           << layer.name() << ", " << num_tokens << " tokens";
     }
   }

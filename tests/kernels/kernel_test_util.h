@@ -106,12 +106,12 @@ inline double RelativeError(const std::vector<float>& actual, const std::vector<
 
 // Returns y [num_tokens, rows] for `x` [num_tokens, cols], without bias or residual.
 inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols,
-                                   int rows) {
+                                   int rows, const float* bias = nullptr) {
   const int num_tokens = int(x.size()) / cols;
   const std::vector<char> input = Encoded(x, backend->InputType(w));
   std::vector<float> y(size_t(num_tokens) * rows, NAN);
   backend->Linear(
-      {.x = input.data(), .w = &w, .bias = nullptr, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
+      {.x = input.data(), .w = &w, .bias = bias, .residual = nullptr, .y = y.data(), .num_tokens = num_tokens});
   return y;
 }
 

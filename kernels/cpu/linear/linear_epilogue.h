@@ -35,13 +35,23 @@ QUIRE_INLINE Vec GeluTanh(Vec a) {
   return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), Mul(a, slope)))));
 }
 
+// Returns the product of the activated gate and up, both with their biases.
+QUIRE_INLINE Vec Gated(Activation activation, Vec gate, Vec up) {
+  if (activation == Activation::kSilu) return Mul(Silu(gate), up);
+  if (activation == Activation::kGeluTanh) return Mul(GeluTanh(gate), up);
+  // NaN stays NaN as the second operand.
+  const Vec limit = Set(kSwigluLimit), a = Min(limit, gate);
+  const Vec clamped = Max(Set(-kSwigluLimit), Min(limit, up));
+  const Vec active = Div(a, Add(Set(1.0f), Exp(Mul(a, Set(-kSwigluAlpha)))));
+  return Mul(active, Add(clamped, Set(1.0f)));
+}
+
 // `to` is the place of the first column.
 template <typename T>
 QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t column, Vec gate, Vec up, T* to) {
   const int n = Min(kLanes, int(task.y.num_columns - column));
   const Vec biased = AddFirst(gate, task.y.bias, column, n);
-  const Vec active = task.y.activation == Activation::kSilu ? Silu(biased) : GeluTanh(biased);
-  StoreFirst(to, n, Mul(active, AddFirst(up, task.y.up_bias, column, n)));
+  StoreFirst(to, n, Gated(task.y.activation, biased, AddFirst(up, task.y.up_bias, column, n)));
 }
 
 // Columns of y in tiles: the columns of a panel of a gated matrix, which are half a tile.
