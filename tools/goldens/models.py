@@ -31,6 +31,7 @@ from transformers import (
     Glm4Config,
     Glm4MoeConfig,
     GlmConfig,
+    GptOssConfig,
     GraniteConfig,
     GraniteMoeConfig,
     HeliumConfig,
@@ -339,6 +340,8 @@ def families():
             None,
             torch.float32,
         ),
+        # The experts of a layer are in two tensors, in which gate and up alternate. Layer 0 has a window.
+        "gpt_oss": (GptOssConfig(**gpt_oss_shape()), None, torch.float32),
         "bfloat16": (llama2, None, torch.bfloat16),
         "float16": (llama2, None, torch.float16),
         **small_families(),
@@ -393,6 +396,22 @@ def cohere_shape(shape):
         "layer_norm_eps": 1e-5,
         "logit_scale": 0.3,
         "tie_word_embeddings": True,
+    }
+
+
+def gpt_oss_shape():
+    left_out = ("tie_word_embeddings",)
+    return {
+        **{key: value for key, value in SHAPE.items() if key not in left_out},
+        "intermediate_size": 32,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+        "sliding_window": 12,
+        "rope_parameters": dict(
+            YARN_ROPE, rope_theta=10000.0, original_max_position_embeddings=16, truncate=False
+        ),
     }
 
 
@@ -530,6 +549,23 @@ def write_directory(path, model, legacy_keys, dtype):
         config.update(legacy_keys, torch_dtype="float32")
     else:
         config["dtype"] = str(dtype).removeprefix("torch.")
+    (path / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
+def write_mxfp4_directory(path, model):
+    """Writes a folder of gpt-oss whose experts are random numbers of 4 bits, stored as in published checkpoints."""
+    write_directory(path, model, None, torch.bfloat16)
+    tensors = load_file(path / "model.safetensors")
+    generator = torch.Generator().manual_seed(len(tensors))
+    for name in [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, cols, rows = tensors.pop(name).shape
+        groups = (experts, rows, cols // 32)
+        tensors[name + "_blocks"] = torch.randint(0, 256, (*groups, 16), generator=generator, dtype=torch.uint8)
+        # Weights are at most 6 times 2^-5 .. 2^-3.
+        tensors[name + "_scales"] = torch.randint(122, 125, groups, generator=generator, dtype=torch.uint8)
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
     (path / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
 
 
@@ -866,6 +902,8 @@ def main():
     for name, (config, legacy_keys, dtype) in families().items():
         if wanted(name):
             write_family(name, config, lambda path, model: write_directory(path, model, legacy_keys, dtype))
+    if wanted("gpt_oss_mxfp4"):
+        write_family("gpt_oss_mxfp4", GptOssConfig(**gpt_oss_shape()), write_mxfp4_directory)
     for name, (config, has_new_names) in wrappers().items():
         if wanted(name):
             write_family(name, config, lambda path, model: write_wrapper_directory(path, model, has_new_names))

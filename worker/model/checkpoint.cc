@@ -184,7 +184,7 @@ int Checkpoint::num_files() const {
 
 int64_t Checkpoint::num_bytes() const {
   int64_t sum = 0;
-  for (const auto& [name, tensor] : tensors_) sum += static_cast<int64_t>(tensor.bytes.size());
+  for (const auto& [name, tensor] : tensors_) sum += tensor.own_bytes();
   return sum;
 }
 

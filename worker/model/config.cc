@@ -160,7 +160,7 @@ absl::StatusOr<bool> ReadBias(const JsonFields& fields, const char* name, bool f
 
 absl::Status ReadBiases(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
   QUIRE_ASSIGN_OR_RETURN(config->qkv_bias, ReadBias(fields, family.qkv_bias_field, family.qkv_bias));
-  QUIRE_ASSIGN_OR_RETURN(config->attention_output_bias, ReadBias(fields, family.output_bias_field, false));
+  QUIRE_ASSIGN_OR_RETURN(config->attention_output_bias, ReadBias(fields, family.output_bias_field, family.output_bias));
   QUIRE_ASSIGN_OR_RETURN(config->mlp_bias, ReadBias(fields, family.mlp_bias_field, false));
   return absl::OkStatus();
 }
@@ -177,6 +177,13 @@ absl::Status ReadActivation(const JsonFields& fields, const DecoderFamily& famil
   if (family.plain_activation.has_value()) {
     config->plain_activation = family.plain_activation;
     if (name != family.activation) return fields.Bad(field, absl::StrCat("\"", family.activation, "\""));
+  } else if (family.clamps_gate) {
+    config->activation = Activation::kClampedSwiglu;
+    if (name != family.activation) return fields.Bad(field, absl::StrCat("\"", family.activation, "\""));
+    for (const auto& [constant, value] : {std::pair("swiglu_alpha", kSwigluAlpha), {"swiglu_limit", kSwigluLimit}}) {
+      QUIRE_ASSIGN_OR_RETURN(const double found, fields.Number(constant, 0, kMaxScale, value));
+      if (static_cast<float>(found) != value) return fields.Bad(constant, absl::StrCat(value));
+    }
   } else if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
   } else if (name == "gelu_pytorch_tanh" || name == "gelu_new" || (name == "gelu" && family.means_tanh_by_gelu)) {
@@ -314,7 +321,9 @@ std::string Differences(const ModelConfig& config) {
   std::string text;
   if (config.norms != NormPlacement::kBefore) absl::StrAppend(&text, " norms ", static_cast<int>(config.norms));
   if (config.norms_add_one) absl::StrAppend(&text, " norms_add_one");
-  if (config.activation != Activation::kSilu) absl::StrAppend(&text, " gelu_tanh");
+  if (config.activation == Activation::kGeluTanh) absl::StrAppend(&text, " gelu_tanh");
+  if (config.activation == Activation::kClampedSwiglu) absl::StrAppend(&text, " clamped_swiglu");
+  if (config.has_sinks) absl::StrAppend(&text, " sinks");
   if (config.norms_subtract_mean) absl::StrAppend(&text, " layer_norm");
   if (config.is_parallel) absl::StrAppend(&text, " parallel");
   if (config.plain_activation.has_value()) {
@@ -389,6 +398,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
   QUIRE_ASSIGN_OR_RETURN(config.qk_norm, ReadQkNorm(fields, *family));
   config.fuses_qkv = family->fuses_qkv;
   config.fuses_gate_up = family->fuses_gate_up;
+  config.has_sinks = family->has_sinks;
   config.rotates_neighbours = family->rotates_neighbours;
   QUIRE_RETURN_IF_ERROR(ReadActivation(fields, *family, &config));
   const bool is_quantized_inside = fields.Has("quantization_config") || fields.Has("compression_config");
@@ -424,6 +434,8 @@ std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config) {
   add(OptionalPart::kLayerNorm, config.norms_subtract_mean);
   add(OptionalPart::kPlainMlp, !config.has_gate());
   add(OptionalPart::kRanks, config.shard.size > 1);
+  add(OptionalPart::kSinks, config.has_sinks);
+  add(OptionalPart::kClampedSwiglu, config.activation == Activation::kClampedSwiglu || config.moe.has_biases());
   return parts;
 }
 

@@ -44,6 +44,7 @@ struct MoeConfig {
 
   bool has_shared_gate() const { return shared_width > 0 && names->shared_gate != nullptr; }
   bool has_choice_bias() const { return exists() && names->choice_bias != nullptr; }
+  bool has_biases() const { return exists() && names->has_biases; }
   // Rows of the router's matrix, which has the gate of the shared expert, too.
   int num_logits() const { return router.num_experts + (has_shared_gate() ? 1 : 0); }
   bool exists() const { return router.num_experts > 0; }
@@ -95,6 +96,7 @@ struct ModelConfig {
   bool qkv_bias;
   bool attention_output_bias;
   bool mlp_bias;
+  bool has_sinks = false;  // Whether attention has sinks (AttentionArgs).
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
   MoeConfig moe;

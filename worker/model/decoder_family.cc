@@ -71,6 +71,16 @@ constexpr MoeFamily kGlm4Moe = {
     .first_layer = 1,
     .names = {.choice_bias = "mlp.gate.e_score_correction_bias", .shared = "mlp.shared_experts."}};
 
+// The weights are a softmax of the chosen logits, which is the same as normalized scores.
+constexpr MoeFamily kGptOss = {.num_experts = 128,
+                               .top_k = 4,
+                               .normalizes = true,
+                               .names = {.router = "mlp.router.weight",
+                                         .router_bias = "mlp.router.bias",
+                                         .gate = kAlternateGate,
+                                         .up = kAlternateUp,
+                                         .has_biases = true}};
+
 constexpr DecoderFamily kFamilies[] = {
     {.architecture = "LlamaForCausalLM",
      .model_type = "llama",
@@ -571,6 +581,32 @@ constexpr DecoderFamily kFamilies[] = {
      .rotates_parts = true,
      .rotary_part = 0.5,
      .moe = &kGlm4Moe},
+    {.architecture = "GptOssForCausalLM",
+     .model_type = "gpt_oss",
+     .hidden_size = 2880,
+     .intermediate_size = 2880,
+     .num_layers = 36,
+     .num_heads = 64,
+     .num_kv_heads = 8,
+     .head_dim = 64,
+     .vocab_size = 201088,
+     .max_position_embeddings = 131072,
+     .rms_norm_eps = 1e-5,
+     .rope_theta = 150000,
+     .rope = R"({"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                 "truncate": false, "original_max_position_embeddings": 4096})",
+     .bos = -1,
+     .eos = -1,
+     .qkv_bias_field = "attention_bias",
+     .output_bias_field = "attention_bias",
+     .qkv_bias = true,
+     .output_bias = true,
+     .has_sinks = true,
+     .clamps_gate = true,
+     .windows = WindowPattern::kAllButEveryNth,
+     .window = 128,
+     .window_period = 2,
+     .moe = &kGptOss},
 };
 
 // The end of the name of a decoder without its output matrix.

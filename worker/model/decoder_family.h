@@ -87,6 +87,8 @@ struct DecoderFamily {
   const char* output_bias_field = nullptr;
   const char* mlp_bias_field = nullptr;
   bool qkv_bias = false;
+  bool output_bias = false;
+  bool has_sinks = false;  // Whether attention has a sink for each head.
 
   // Layers.
   LayerNames names = {};
@@ -101,6 +103,7 @@ struct DecoderFamily {
   const char* activation = "silu";
   bool means_tanh_by_gelu = false;                       // Old files say "gelu" and mean "gelu_pytorch_tanh".
   std::optional<PlainActivation> plain_activation = {};  // Of an MLP without a gate. `activation` is its name.
+  bool clamps_gate = false;                              // Whether the activation is kClampedSwiglu.
   bool fuses_qkv = false;                                // Whether the checkpoint has qkv_proj.
   bool fuses_gate_up = false;                            // Whether the checkpoint has gate_up_proj.
 

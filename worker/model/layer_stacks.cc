@@ -46,9 +46,10 @@ MatrixPart WholeLastMatrix(const ModelConfig& config, const std::string& name) {
   return part;
 }
 
-ExpertStacks ExpertParts(const ModelConfig& config, const std::string& prefix, int width) {
+ExpertStacks ExpertParts(const ModelConfig& config, const std::string& prefix, int width,
+                         const char* suffix = ".weight") {
   const MoeNames& names = *config.moe.names;
-  const auto name = [&](const char* part) { return absl::StrCat(prefix, part, ".weight"); };
+  const auto name = [&](const char* part) { return absl::StrCat(prefix, part, suffix); };
   return {.gate_up = {{name(names.gate), width}, {name(names.up), width}},
           .down = {WholeLastMatrix(config, name(names.down))}};
 }
@@ -100,6 +101,10 @@ std::string ExpertPrefix(const ModelConfig& config, int layer, int expert) {
 
 ExpertStacks StacksOfExpert(const ModelConfig& config, int layer, int expert) {
   return ExpertParts(config, ExpertPrefix(config, layer, expert), config.moe.width);
+}
+
+ExpertStacks BiasesOfExpert(const ModelConfig& config, int layer, int expert) {
+  return ExpertParts(config, ExpertPrefix(config, layer, expert), config.moe.width, ".bias");
 }
 
 bool IsStoredQuantized(const Checkpoint& checkpoint, const CheckpointQuantization& quantization,

@@ -71,6 +71,8 @@ struct ExpertStacks {
 std::vector<MatrixPart> RouterParts(const ModelConfig& config, int layer);
 
 ExpertStacks StacksOfExpert(const ModelConfig& config, int layer, int expert);
+// The biases of these matrices. REQUIRES: config.moe.has_biases().
+ExpertStacks BiasesOfExpert(const ModelConfig& config, int layer, int expert);
 // Returns how the names of the tensors of an expert begin.
 std::string ExpertPrefix(const ModelConfig& config, int layer, int expert);
 // Returns the order of the rows of Q and K.

@@ -16,14 +16,20 @@ inline constexpr int kMaxMoeExperts = 1 << 12;
 //   kFromAFirstLayer  The layers from first_k_dense_replace on.
 enum class MoeLayers { kAll, kSparseSteps, kFromAFirstLayer };
 
+// Names of gate and up where one tensor has both, with alternating rows (expert_stacks.h).
+inline constexpr char kAlternateGate[] = "gate_up_proj.gate";
+inline constexpr char kAlternateUp[] = "gate_up_proj.up";
+
 // The names of tensors of a layer with experts, behind the prefix of the layer.
 struct MoeNames {
   const char* router = "mlp.gate.weight";
+  const char* router_bias = nullptr;     // Added to the logits; null if there is none.
   const char* choice_bias = nullptr;     // Of scores for the choice; null if there is none.
   const char* experts = "mlp.experts.";  // The number of the expert, a dot, one of the next names and ".weight" follow.
   const char* gate = "gate_proj";
   const char* up = "up_proj";
   const char* down = "down_proj";
+  bool has_biases = false;            // Whether the matrices have biases, whose names end with ".bias".
   const char* shared = nullptr;       // Prefix of the shared expert, whose matrices have the same three names.
   const char* shared_gate = nullptr;  // Its gate; null if there is none.
 };

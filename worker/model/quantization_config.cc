@@ -317,10 +317,13 @@ absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& 
   if (method == "awq") return ReadAwq(fields);
   if (method == "fp8") return ReadFp8(fields);
   if (method == "modelopt") return ReadModelOpt(fields);
-  return fields.Bad("quant_method",
-                    "\"compressed-tensors\" with format int-quantized, float-quantized or pack-quantized, \"gptq\", "
-                    "\"awq\", \"fp8\" or \"modelopt\"; without quantization_config, weights are float32, bfloat16 or "
-                    "float16, and --quantize rounds them");
+  // TensorReader converts the matrices of experts, and modules_to_not_convert are all others.
+  if (method == "mxfp4") return CheckpointQuantization();
+  return fields.Bad(
+      "quant_method",
+      "\"compressed-tensors\" with format int-quantized, float-quantized or pack-quantized, \"gptq\", "
+      "\"awq\", \"fp8\", \"modelopt\" or \"mxfp4\"; without quantization_config, weights are float32, bfloat16 or "
+      "float16, and --quantize rounds them");
 }
 
 }  // namespace quire

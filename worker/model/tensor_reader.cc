@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "worker/model/layer_check.h"
 #include "worker/model/mapped_file.h"
+#include "worker/model/mxfp4.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
@@ -43,6 +44,11 @@ absl::Status CheckConverted(const Tensor& tensor, const std::string& stored, con
                                                  " is infinite or not a number"));
 }
 
+// GGUF files have a type of the same name, whose numbers and scales are in one tensor.
+bool IsMxfp4(const Tensor& tensor) {
+  return tensor.dtype == kMxfp4Type && tensor.places.has_value();
+}
+
 // Returns which of `size` ranks digests a tensor that all of them take.
 int DigestingRank(const std::string& name, int size) {
   Fingerprint digest;
@@ -58,7 +64,7 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
   const auto kept = converted_.find(name);
   if (kept != converted_.end() && kept->second.tensor.shape == shape) return &kept->second.tensor;
   const auto is_fp8 = [&](const Tensor& tensor) {
-    return fp8_.has_value() && tensor.dtype == kFp8Type && tensor.shape.size() == 2;
+    return fp8_.has_value() && tensor.dtype == kFp8Type && tensor.shape.size() == 2 && !tensor.places.has_value();
   };
   std::string expected = absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16");
   if (fp8_.has_value() && shape.size() == 2) absl::StrAppend(&expected, " or ", kFp8Type);
@@ -68,14 +74,19 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
   }
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Find(name, expected, [&](const Tensor& found) {
                            return found.shape == shape &&
-                                  (WeightType(found) || IsGgufQuantized(found) || is_fp8(found));
+                                  (WeightType(found) || IsGgufQuantized(found) || is_fp8(found) || IsMxfp4(found));
                          }));
   Count(*tensor);
   const std::string in_file = Describe(*tensor);
-  if (IsGgufQuantized(*tensor) || is_fp8(*tensor)) {
+  if (IsGgufQuantized(*tensor) || is_fp8(*tensor) || tensor->places.has_value()) {
     const std::string_view stored = tensor->bytes;
     OwnedTensor converted;
-    if (is_fp8(*tensor)) {
+    if (IsMxfp4(*tensor)) {
+      QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeMxfp4Scales(*tensor));
+      QUIRE_ASSIGN_OR_RETURN(converted, DequantizeMxfp4(*tensor, *scales));
+    } else if (tensor->places.has_value()) {
+      converted = Gathered(*tensor);
+    } else if (is_fp8(*tensor)) {
       QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
       QUIRE_ASSIGN_OR_RETURN(converted, DequantizeFp8(*tensor, *scales, *fp8_));
     } else {
@@ -116,6 +127,16 @@ absl::StatusOr<const Tensor*> TensorReader::TakeFp8Scales(const Tensor& matrix) 
   return scales;
 }
 
+absl::StatusOr<const Tensor*> TensorReader::TakeMxfp4Scales(const Tensor& matrix) {
+  const std::vector<int64_t> shape = {matrix.shape[0], matrix.shape[1] / kMxfp4Group};
+  QUIRE_ASSIGN_OR_RETURN(
+      const Tensor* scales,
+      Find(absl::StrCat(matrix.name, kMxfp4ScalesSuffix), absl::StrCat("[", absl::StrJoin(shape, ", "), "] of U8"),
+           [&](const Tensor& found) { return found.shape == shape && found.dtype == "U8"; }));
+  Count(*scales);
+  return scales;
+}
+
 absl::StatusOr<QuantizedMatrix> TensorReader::TakeFp8(const std::string& name, const std::vector<int64_t>& shape) {
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, TakeOfType(name, kFp8Type, shape));
   QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
@@ -139,7 +160,7 @@ void TensorReader::Count(const Tensor& tensor) {
   } else {
     digests_.Add(tensor.name, Describe(tensor), tensor.bytes);
   }
-  progress_->Add(static_cast<int64_t>(tensor.bytes.size()));
+  progress_->Add(tensor.own_bytes());
 }
 
 void TensorReader::ShareDigests(int rank, int size) {
@@ -154,9 +175,11 @@ bool TensorReader::IsLeftToOthers(const std::string& name) const {
 
 absl::StatusOr<const Tensor*> TensorReader::TakeOfType(const std::string& name, const std::string& dtype,
                                                        const std::vector<int64_t>& shape) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
-                         Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of ", dtype),
-                              [&](const Tensor& found) { return found.shape == shape && found.dtype == dtype; }));
+  QUIRE_ASSIGN_OR_RETURN(
+      const Tensor* tensor,
+      Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of ", dtype), [&](const Tensor& found) {
+        return found.shape == shape && found.dtype == dtype && !found.places.has_value();
+      }));
   Count(*tensor);
   return tensor;
 }

@@ -46,9 +46,9 @@ class TensorReader {
   bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
 
   // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used. If the file
-  // stores it in another form (FP8, or a quantized type of GGUF), the result is a converted copy, which is
-  // valid until Release or the end of this object. With `part`, only the numbers of this part need be finite, and no
-  // others are read unless the tensor is converted.
+  // stores it in another form (FP8, MXFP4, a quantized type of GGUF, or in another order), the result is a converted
+  // copy, which is valid until Release or the end of this object. With `part`, only the numbers of this part need be
+  // finite, and no others are read unless the tensor is converted.
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape,
                                      std::optional<TensorPart> part = std::nullopt);
   // Keeps a tensor that was made of others, so that Take returns it under its name until Release. Returns an error if a
@@ -56,7 +56,7 @@ class TensorReader {
   absl::Status Keep(OwnedTensor made);
   // Returns whether there is a converted copy under this name. A tensor that needs no conversion does not count.
   bool Keeps(const std::string& name) const { return converted_.contains(name); }
-  // Returns the tensor if it has this type and shape, and notes that it is used.
+  // Returns the tensor if it has this type and shape and is row-major, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeOfType(const std::string& name, const std::string& dtype,
                                            const std::vector<int64_t>& shape);
   // Returns a matrix of FP8 as it is stored, and notes that it and its scales are used. REQUIRES: this object has
@@ -87,6 +87,7 @@ class TensorReader {
   void Count(const Tensor& tensor);
   bool IsLeftToOthers(const std::string& name) const;
   absl::StatusOr<const Tensor*> TakeFp8Scales(const Tensor& matrix);
+  absl::StatusOr<const Tensor*> TakeMxfp4Scales(const Tensor& matrix);
   // One weight that is not finite would make every step fail, and look like a bad request.
   static absl::Status CheckFinite(const Tensor& tensor);
   // Returns an error if the tensor, which was not used, would change the numbers of a matrix that was.

@@ -330,6 +330,7 @@ InputLayout Transformer::RunAttention(const BatchView& batch, const LayerWeights
   attend.layout = &layout;
   attend.kv_pool = kv_pool;
   attend.softcap = config_.attention_softcap;
+  attend.sinks = layer.sinks.floats();
   backend_->Attention(attend);
   return attend.out_layout;
 }
@@ -405,6 +406,7 @@ void Transformer::RunExperts(const LayerWeights& layer, int num_tokens) {
   score.x = BlockInput(layer.mlp_norm, num_tokens, *layer.router);
   score.x_layout = BlockInputLayout(*layer.router, num_tokens);
   score.w = layer.router.get();
+  score.bias = layer.router_bias.floats();
   score.y = router_logits_.get();
   score.num_tokens = num_tokens;
   backend_->Linear(score);

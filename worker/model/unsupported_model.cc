@@ -68,6 +68,7 @@ struct SafetensorsOnly {
 };
 constexpr SafetensorsOnly kSafetensorsOnly[] = {
     {"apertus", "ApertusForCausalLM"},
+    {"gpt-oss", "GptOssForCausalLM"},
     {"qwen2vl", "Qwen2_5_VLForConditionalGeneration"},
     {"qwen3vl", "Qwen3VLForConditionalGeneration"},
 };

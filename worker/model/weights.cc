@@ -503,6 +503,9 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
     QUIRE_RETURN_IF_ERROR(
         reader->Vector({{prefix + "o_proj.bias", config.hidden_size}}, &layer->attention_output_bias));
   }
+  if (config.has_sinks) {
+    QUIRE_RETURN_IF_ERROR(reader->Vector({RowsOfRank(config, prefix + "sinks", config.num_heads)}, &layer->sinks));
+  }
   if (config.qk_norm != QkNorm::kNone) {
     const bool is_whole = config.qk_norm == QkNorm::kWhole;
     QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, config.names.q_norm, ".weight"),
@@ -556,6 +559,10 @@ absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* rea
     const std::string bias = absl::StrCat(kLayersPrefix, index, ".", config.moe.names->choice_bias);
     QUIRE_RETURN_IF_ERROR(reader->Vector({{bias, num_experts}}, &layer->choice_bias));
   }
+  if (config.moe.names->router_bias != nullptr) {
+    const std::string bias = absl::StrCat(kLayersPrefix, index, ".", config.moe.names->router_bias);
+    QUIRE_RETURN_IF_ERROR(reader->Vector({{bias, num_experts}}, &layer->router_bias));
+  }
   const IndexRange own = OwnExperts(config);
   reader->BeginOwn();
   for (int expert = 0; expert < num_experts; ++expert) {
@@ -568,7 +575,19 @@ absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* rea
     std::unique_ptr<PackedMatrix> gate_up, down;
     QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &gate_up));
     QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.down, config.moe.width, &down));
-    layer->experts.push_back({gate_up.get(), down.get()});
+    Expert& loaded = layer->experts.emplace_back();
+    loaded.gate_up = gate_up.get();
+    loaded.down = down.get();
+    if (config.moe.has_biases()) {
+      const ExpertStacks biases = BiasesOfExpert(config, index, expert);
+      BackendBuffer gate_up_bias, down_bias;
+      QUIRE_RETURN_IF_ERROR(reader->Vector(biases.gate_up, &gate_up_bias));
+      QUIRE_RETURN_IF_ERROR(reader->Vector(biases.down, &down_bias));
+      loaded.gate_up_bias = gate_up_bias.floats();
+      loaded.down_bias = down_bias.floats();
+      layer->expert_biases.push_back(std::move(gate_up_bias));
+      layer->expert_biases.push_back(std::move(down_bias));
+    }
     layer->expert_matrices.push_back(std::move(gate_up));
     layer->expert_matrices.push_back(std::move(down));
   }

@@ -27,6 +27,7 @@ struct LayerWeights {
   BackendBuffer qkv_bias;             // [(num_heads + 2 * num_kv_heads) * head_dim]
   BackendBuffer q_norm;               // [head_dim], or [num_heads * head_dim] with QkNorm::kWhole.
   BackendBuffer k_norm;               // [head_dim], or [num_kv_heads * head_dim] with QkNorm::kWhole.
+  BackendBuffer sinks;                // [num_heads], of attention.
   std::unique_ptr<PackedMatrix> attention_output;  // [hidden_size, num_heads * head_dim]
   BackendBuffer attention_output_bias;             // [hidden_size]
   BackendBuffer attention_output_norm;             // [hidden_size], of what attention adds to the residual stream.
@@ -47,8 +48,10 @@ struct LayerWeights {
   // Of a layer with experts. Its gate_up and down are those of the shared expert.
   std::unique_ptr<PackedMatrix> router;                        // [num_experts, hidden_size] float32, over the shared
                                                                // expert's gate if there is one.
+  BackendBuffer router_bias;                                   // [num_experts]
   BackendBuffer choice_bias;                                   // [num_experts]
   std::vector<std::unique_ptr<PackedMatrix>> expert_matrices;  // What `experts` points to.
+  std::vector<BackendBuffer> expert_biases;                    // The same for biases.
   std::vector<Expert> experts;                                 // [num_experts], null for experts of other ranks.
 };
 

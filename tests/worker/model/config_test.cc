@@ -560,9 +560,9 @@ TEST(ModelConfigTest, WrongFactorsOfLongRopeAreRefused) {
 
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
   for (const char* name :
-       {"llama2",   "llama3",   "mistral",   "qwen2",     "qwen3",   "yarn",   "olmo2",    "smollm3",
-        "granite",  "seed_oss", "ministral", "gemma",     "gemma2",  "gemma3", "phi3",     "phi3_long",
-        "bfloat16", "float16",  "qwen3_moe", "qwen2_moe", "mixtral", "olmoe",  "glm4_moe", "granitemoe"}) {
+       {"llama2",    "llama3",    "mistral", "qwen2",  "qwen3",    "yarn",       "olmo2",     "smollm3",      "granite",
+        "seed_oss",  "ministral", "gemma",   "gemma2", "gemma3",   "phi3",       "phi3_long", "bfloat16",     "float16",
+        "qwen3_moe", "qwen2_moe", "mixtral", "olmoe",  "glm4_moe", "granitemoe", "gpt_oss",   "gpt_oss_mxfp4"}) {
     const auto config = ParseModelConfig(ReadWholeFile(GoldenModel(name) + "/config.json"), "");
     EXPECT_TRUE(config.ok()) << name << ": " << config.status();
   }
@@ -583,8 +583,8 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be one of ["},
       {"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}, "architectures is ["},
       {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be one of ["},
-      {"model_type", "gpt_oss",
-       "config.json: model_type is \"gpt_oss\", must be \"llama\", because architectures is [\"LlamaForCausalLM\"]"},
+      {"model_type", "jetmoe",
+       "config.json: model_type is \"jetmoe\", must be \"llama\", because architectures is [\"LlamaForCausalLM\"]"},
       {"num_experts", 8,
        "config.json: num_experts is 8, must be at most 1, because LlamaForCausalLM is a model without experts"},
       {"num_local_experts", 8, "config.json: num_local_experts is 8, must be at most 1, because"},

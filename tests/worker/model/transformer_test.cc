@@ -75,7 +75,8 @@ std::vector<FamilyParam> StrictFamilies() {
                            "llava",         "internvl",        "smolvlm",
                            "qwen2_5_vl",    "qwen3_vl",        "qwen3_moe",
                            "qwen2_moe",     "mixtral",         "olmoe",
-                           "glm4_moe",      "granitemoe"}) {
+                           "glm4_moe",      "granitemoe",      "gpt_oss",
+                           "gpt_oss_mxfp4"}) {
     params.push_back({name, StrictIsa()});
   }
   return params;
@@ -123,6 +124,8 @@ std::vector<FamilyParam> ExpertFamilies() {
   std::vector<FamilyParam> params;
   for (const cpu::Isa isa : cpu::SupportedIsas()) {
     params.push_back({"qwen3_moe_bfloat16", isa});
+    params.push_back({"gpt_oss_mxfp4", isa});
+    params.push_back({"gpt_oss", isa, {.layers = Quantization::kInt4}});
     for (const Quantization layers : {Quantization::kInt8, Quantization::kInt4}) {
       params.push_back({"qwen3_moe", isa, {.layers = layers}});
     }

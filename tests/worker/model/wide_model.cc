@@ -40,6 +40,7 @@ std::vector<int64_t> WideShapeOf(const Tensor& tensor, const WideShape& wide, in
     if (absl::StrContains(name, ".k_proj.") || absl::StrContains(name, ".v_proj.")) return rows(wide.kv_rows);
     if (absl::StrContains(name, ".qkv_proj.")) return rows(wide.q_rows + 2 * wide.kv_rows);
     if (absl::StrContains(name, ".o_proj.") && is_weight) return {wide.hidden, wide.q_rows};
+    if (absl::EndsWith(name, ".sinks")) return {wide.q_rows / head_dim};
     const bool is_whole_norm = absl::StrContains(name, "_norm.") && tensor.shape[0] != head_dim;
     if (is_whole_norm) return {absl::StrContains(name, ".q_norm.") ? wide.q_rows : wide.kv_rows};
   }
