@@ -37,8 +37,9 @@ absl::StatusOr<WeightRounding> HeldRounding(const WorkerOptions& options, const 
 // Weights that are not quantized have the type `plain`.
 MemoryChoice ChoiceOf(const WorkerOptions& options, const ModelConfig& config, const WeightRounding& held,
                       DataType plain, const KvLayout& layout) {
-  return {.weights = absl::StrCat(HeldWeights(config.quantization, held.layers, plain),
-                                  held.output ? ", output matrix int8" : "", HeldBlocks(config.quantization, held)),
+  return {.weights =
+              absl::StrCat(HeldBlocks(config.quantization, held), HeldWeights(config.quantization, held.layers, plain),
+                           held.output ? ", output matrix int8" : ""),
           .weight_bytes = 0,
           .layout = layout,
           .pool = PoolOfRank(options),

@@ -202,7 +202,7 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) 
 
 std::string HeldBlocks(const CheckpointQuantization& stored, const WeightRounding& held) {
   if (!held.keeps_blocks || stored.blocks.types.empty()) return "";
-  return absl::StrCat(", those in blocks of ", absl::StrJoin(stored.blocks.types, ", "), " as in the file");
+  return absl::StrCat("blocks of ", absl::StrJoin(stored.blocks.types, ", "), " as in the file, others in ");
 }
 
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain) {

@@ -62,7 +62,8 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held);
 // `plain`.
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain);
 
-// Returns ", those in blocks of Q4_K and Q6_K as in the file" if some weights are so in memory, and otherwise "".
+// Returns what is said before HeldWeights, "blocks of Q4_K, Q6_K as in the file, others in ", if some weights are so in
+// memory, and otherwise "".
 std::string HeldBlocks(const CheckpointQuantization& stored, const WeightRounding& held);
 
 // Returns the number of weights, and of a model with experts also how many of them a token uses: "30.532 billion

@@ -334,11 +334,11 @@ std::string Worker::WeightSummary() const {
   };
   const bool has_int4_inputs =
       !is_on_gpu && held.layers == Quantization::kInt4 && held.int4_inputs != Int4Inputs::kInt8;
-  return absl::StrCat(FormatBytes(bytes), " in ", HeldWeights(config.quantization, held.layers, plain),
+  return absl::StrCat(FormatBytes(bytes), " in ", HeldBlocks(config.quantization, held),
+                      HeldWeights(config.quantization, held.layers, plain),
                       held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
                       has_int4_inputs ? absl::StrCat(" with --int4-inputs=", Name(held.int4_inputs)) : "",
                       held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "",
-                      is_on_gpu ? "" : HeldBlocks(config.quantization, held),
                       config.moe.exists() ? absl::StrCat("; ", WeightNumbers(config, MemoryNeedsOf(config))) : "");
 }
 

@@ -274,7 +274,7 @@ TEST(MemoryExplanationTest, MatricesInBlocksAreCountedAsTheyAreStored) {
   const ModelConfig rank = RankOf(config, 1, 4);
   EXPECT_EQ(WeightBytesOnCpu(rank, {.keeps_blocks = false}) - WeightBytesOnCpu(rank, {}),
             layers / 4 + embedding + output / 4);
-  EXPECT_EQ(HeldBlocks(config.quantization, {}), ", those in blocks of Q4_K, Q6_K as in the file");
+  EXPECT_EQ(HeldBlocks(config.quantization, {}), "blocks of Q4_K, Q6_K as in the file, others in ");
   EXPECT_EQ(HeldBlocks(config.quantization, {.keeps_blocks = false}), "");
   EXPECT_EQ(HeldBlocks({}, {}), "");
 }
