@@ -33,19 +33,21 @@ struct BlockGguf {
   bool as_floats = false;                               // Whether the file has the same numbers in float32.
 
   // Returns the bytes of a matrix: all bits are random, except those of the scales in float16, which keep the numbers
-  // small.
+  // small and their mean at 0.
   static std::string RandomBlocks(const GgufTensorType& type, int64_t count, std::mt19937* random) {
     std::string bytes(static_cast<size_t>(count / type.block_elements * type.block_bytes), '\0');
     for (char& byte : bytes) byte = static_cast<char>((*random)());
     const BlockType block = *FindBlockType(type.name);
     const float largest = block == BlockType::kQ8_0 ? 1e-3f : block == BlockType::kQ6_K ? 4e-5f : 1e-4f;
     for (size_t at = 0; at < bytes.size(); at += type.block_bytes) {
-      const auto put = [&](size_t place) {
-        const Float16 scale = ToFloat16(static_cast<float>((*random)() % 100 + 1) * largest / 100);
-        std::memcpy(&bytes[at + place], &scale, sizeof(scale));
+      const float scale = static_cast<float>((*random)() % 100 + 1) * largest / 100;
+      const auto put = [&](size_t place, float value) {
+        const Float16 half = ToFloat16(value);
+        std::memcpy(&bytes[at + place], &half, sizeof(half));
       };
-      put(block == BlockType::kQ6_K ? type.block_bytes - sizeof(Float16) : 0);
-      if (ShapeOf(block).has_minima) put(sizeof(Float16));
+      put(block == BlockType::kQ6_K ? type.block_bytes - sizeof(Float16) : 0, scale);
+      // The mean of the numbers without their minima.
+      if (ShapeOf(block).has_minima) put(sizeof(Float16), scale * (block == BlockType::kQ4_K ? 7.5f : 15.5f));
     }
     return bytes;
   }

@@ -32,9 +32,8 @@ const Tokens kPrompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3};
 // An input of 8 bits is off by up to half of its scale, which is a 127th of the largest number of its block. With a
 // uniform error and a normal input, whose largest of 256 numbers is three times its deviation, that is 0.7 % of the
 // deviation (3 / 127 / sqrt(12)), and so much of a product. Two layers have eight such products one after another, and
-// the output is one more: 2 %. The largest error of 64 logits is three deviations, and the largest logit two or three.
-// Numbers that have a mean, because of their minima, make it two or three times as much. The limit is that of the other
-// formats whose products round inputs to 8 bits.
+// the output is one more: 2 %. The largest error of 64 logits is three deviations, and the largest logit two or three,
+// so about 2 to 3 % is to be expected. The limit is that of the other formats whose products round inputs to 8 bits.
 constexpr float kTolerance = 0.1f;
 
 // The types of a file in Q4_K_M: V and down have more bits, and so has the output matrix.
