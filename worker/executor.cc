@@ -60,6 +60,11 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Backend* backend, con
   QUIRE_CHECK_EQ(storage->num_host_blocks(), limits.num_host_blocks);
   QUIRE_CHECK_EQ(storage->layout().block_size, limits.block_size);
   QUIRE_CHECK(limits.groups == model->config.cache_groups);
+  for (const CacheGroup& group : limits.groups) {
+    if (group.window_tokens == 0 || group.window_tokens >= limits.block_size) continue;
+    return InvalidArgument("the window of a cache group has ", group.window_tokens, " tokens, a block has ",
+                           limits.block_size, ", which must not be more");
+  }
   std::unique_ptr<Executor> executor(new Executor(backend, storage, limits));
   const StepLimits step_limits{.max_tokens = limits.max_tokens_per_step, .max_logit_rows = max_logit_rows};
   QUIRE_ASSIGN_OR_RETURN(executor->transformer_,

@@ -41,7 +41,8 @@ struct BatchSlice {
 //
 // There is a view of the arrays for each column of the block tables: for each block that a sheet of a cache group has.
 // The table of a sequence in a view begins at the sheets that attention may look at (kWindowAlignment). Where the slice
-// may no longer read a sheet, its first one that it may read stands, because others may hold anything by now.
+// may no longer read a sheet, its first one that it may read stands, because others may hold anything by now. That one
+// is full: a window has at least the tokens of a sheet. Slots that are not written yet may hold anything as well.
 //
 // If a token is still being drawn, its id means the last token drawn for a place (kernels/batch.h). The place is the
 // index of its row.

@@ -18,10 +18,10 @@ struct WorkerLimits {
   int max_tokens_per_step;  // The limit for the sum over the slices of a plan.
   int max_context_tokens;   // The number of positions of one sequence.
   int vocab_size;
-  int block_size;                // Tokens per block.
-  uint32_t num_blocks;           // Blocks of the pool.
-  uint32_t num_host_blocks = 0;  // Blocks of the host tier, or 0 if there is none.
-  std::vector<CacheGroup> groups = {CacheGroup{}};
+  int block_size;                                   // Tokens per block.
+  uint32_t num_blocks;                              // Blocks of the pool.
+  uint32_t num_host_blocks = 0;                     // Blocks of the host tier, or 0 if there is none.
+  std::vector<CacheGroup> groups = {CacheGroup{}};  // Windows have at least block_size tokens.
 
   // The number of blocks that `num_tokens` tokens need in group 0, and the number of sheets in another group.
   int NumBlocksFor(int num_tokens) const { return quire::NumBlocksFor(num_tokens, block_size); }

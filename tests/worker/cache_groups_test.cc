@@ -54,14 +54,14 @@ struct Arrangement {
 };
 
 std::vector<Arrangement> Arrangements() {
-  return {{"FullAndWindow", {{7, 1, 0}, {0, 0, 0}}, {{}, {.window_tokens = 7}}},
+  return {{"FullAndWindow", {{34, 1, 0}, {0, 0, 0}}, {{}, {.window_tokens = 34}}},
           {"ThreeGroups",
            {{40, 1, 0}, {0, 0, 0}, {40, 2, 0}, {300, 3, 0}},
            {{}, {.window_tokens = 40, .blocks_per_sheet = 2}, {.window_tokens = 300}}},
           {"TwoSlots",
-           {{0, 0, 0}, {1, 1, 0}, {1, 1, 1}, {0, 0, 1}, {1, 2, 0}},
-           {{}, {.window_tokens = 1, .blocks_per_sheet = 2}}},
-          {"WindowAlone", {{20, 0, 0}, {20, 0, 1}}, {{.window_tokens = 20}}}};
+           {{0, 0, 0}, {32, 1, 0}, {32, 1, 1}, {0, 0, 1}, {32, 2, 0}},
+           {{}, {.window_tokens = 32, .blocks_per_sheet = 2}}},
+          {"WindowAlone", {{50, 0, 0}, {50, 0, 1}}, {{.window_tokens = 50}}}};
 }
 
 // Returns the directory of a random model with heads of 64.
@@ -308,10 +308,11 @@ INSTANTIATE_TEST_SUITE_P(All, CacheGroupsTest,
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
 
-// Sheets have 16 tokens. Group 1 has a window of 7 tokens.
+// Sheets have 16 tokens. Group 1 has a window of 16 tokens.
 class GroupPlanTest : public ::testing::Test {
  protected:
-  GroupPlanTest() : worker_(Devices().front(), Arrangements().front(), /*has_groups=*/true) {}
+  GroupPlanTest()
+      : worker_(Devices().front(), {"", {{16, 1, 0}, {0, 0, 0}}, {{}, {.window_tokens = 16}}}, /*has_groups=*/true) {}
 
   void RunOrDie(const PlanBuilder& plan) {
     const auto result = worker_.Run(plan.plan());
@@ -332,7 +333,7 @@ TEST_F(GroupPlanTest, ASliceNeedsTheSheetsOfItsWindow) {
             "slice 0 needs the sheets 0 to 2 of group 1, its row has 0 from sheet 0 on");
 }
 
-// A slice at 32 may read the tokens from 25 on.
+// A slice at 32 may read the tokens from 16 on.
 TEST_F(GroupPlanTest, ARowMayBeginBehindSheetsThatItsWindowHasLeft) {
   RunOrDie(First());
   RunOrDie(PlanBuilder(2).Start(1, Tokens(10, 40)).Slice(1, 32, 8, true, {0, 1, 3}).Sheets(1, 1, 2, {11, 13}));
@@ -343,7 +344,7 @@ TEST_F(GroupPlanTest, ARowMayBeginBehindSheetsThatItsWindowHasLeft) {
 TEST_F(GroupPlanTest, BlocksThatASliceMayNoLongerReadCanBeWrittenByAnother) {
   RunOrDie(First());
   RunOrDie(
-      PlanBuilder(2).Slice(0, 40, 1, true).Start(1, Tokens(50, 5)).Slice(1, 0, 5, true, {4}).Sheets(1, 0, 1, {11}));
+      PlanBuilder(2).Slice(0, 40, 1, true).Start(1, Tokens(50, 5)).Slice(1, 0, 5, true, {4}).Sheets(1, 0, 1, {10}));
   EXPECT_EQ(
       ErrorOf(
           PlanBuilder(3).Slice(0, 41, 1, true).Start(2, Tokens(50, 5)).Slice(2, 0, 5, true, {5}).Sheets(1, 0, 1, {12})),
@@ -373,9 +374,9 @@ TEST_F(GroupPlanTest, AForkHasTheTablesOfItsParent) {
   EXPECT_EQ(result->token_ids(0), result->token_ids(1));
   ASSERT_EQ(result->tables().groups_size(), 1);
   const v1::GroupTables& tables = result->tables().groups(0);
-  EXPECT_THAT(tables.first_sheets(), ElementsAre(2, 2));
-  EXPECT_THAT(tables.num_sheets(), ElementsAre(1, 1));
-  EXPECT_THAT(tables.blocks(), ElementsAre(12, 9));
+  EXPECT_THAT(tables.first_sheets(), ElementsAre(1, 1)) << "the tokens from 24 on";
+  EXPECT_THAT(tables.num_sheets(), ElementsAre(2, 2));
+  EXPECT_THAT(tables.blocks(), ElementsAre(11, 12, 11, 9));
 }
 
 TEST_F(GroupPlanTest, ChangesOfTablesAreChecked) {
@@ -407,6 +408,13 @@ TEST_F(GroupPlanTest, ChangesOfTablesAreChecked) {
   EXPECT_EQ(error_of([](v1::StepPlan* plan) { plan->set_change_blocks(1, kNumBlocks); }),
             "change_blocks[1] is 400, it must be below 400");
   EXPECT_EQ(ErrorOf(First().Sheets(1, 0, 1, {20})), "change_slices[1] is 0 for group 1, after slice 0 for group 1");
+}
+
+// Otherwise the first sheet of a window could have slots that nobody has written.
+TEST(GroupWorkerTest, AWindowIsNotSmallerThanABlock) {
+  const Arrangement arrangement = {"", {{15, 1, 0}, {0, 0, 0}}, {{}, {.window_tokens = 15}}};
+  EXPECT_DEATH(GroupWorker(Devices().front(), arrangement, /*has_groups=*/true),
+               "the window of a cache group has 15 tokens, a block has 16, which must not be more");
 }
 
 TEST(OneGroupTest, KnowsNoOtherGroup) {
