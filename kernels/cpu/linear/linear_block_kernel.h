@@ -20,7 +20,12 @@
 // everywhere, so all instruction sets give the same bits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kBlockPrefetchBytes = 4096;
+// Weights are fetched into the second-level cache, because the first-level one has too few buffers for lines that wait
+// for memory.
+QUIRE_INLINE void FetchAhead(const uint8_t* p) {
+  constexpr int kBytes = 8192;
+  __builtin_prefetch(p + kBytes, /*rw=*/0, /*locality=*/2);
+}
 constexpr int kPanelHalves = kPanelColumns / kLanes;
 // A tile of rows has the sums of a group and of a block in registers. With few registers it has half a panel.
 constexpr int kMaxBlockRows = kRegisters >= 32 ? 6 : kRegisters >= 8 ? 4 : 2;
@@ -60,8 +65,8 @@ QUIRE_INLINE void AddSpanProducts(const int8_t* values, int64_t stride, const ui
     if constexpr (kQuad < Reader::kGroupQuads) {
       // The two halves of a panel prefetch the same lines.
       constexpr int kBytes = Reader::kGroupBytes / Reader::kGroupQuads;
-      __builtin_prefetch(group + kQuad * kBytes + kBlockPrefetchBytes);
-      if constexpr (kBytes > kQuadBytes) __builtin_prefetch(group + kQuad * kBytes + kQuadBytes + kBlockPrefetchBytes);
+      FetchAhead(group + kQuad * kBytes);
+      if constexpr (kBytes > kQuadBytes) FetchAhead(group + kQuad * kBytes + kQuadBytes);
     }
     ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
       span[r][h] = AddNibbles(span[r][h], w[h], values + r * stride + Reader::InputQuad(kQuad) * 4);
@@ -83,7 +88,7 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, int first_
   constexpr bool kHasMinima = kPanel.has_minima;
   constexpr int kFactors = kHasMinima ? kPanel.small_minima() : kPanel.small_scales(), kMinima = kPanel.minima();
   const uint8_t* const numbers = unit + kHeaderBytes;
-  for (int at = 0; at < kHeaderBytes; at += kQuadBytes) __builtin_prefetch(unit + at + kBlockPrefetchBytes);
+  for (int at = 0; at < kHeaderBytes; at += kQuadBytes) FetchAhead(unit + at);
   IntVec total[kRows][kTileHalves], less[kRows][kTileHalves];
   if constexpr (kType == BlockType::kQ8_0) {
     ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
