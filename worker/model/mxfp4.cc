@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "base/status.h"
 #include "kernels/half_float.h"
@@ -13,13 +12,9 @@
 namespace quire {
 namespace {
 
-constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 constexpr uint8_t kNoNumber = 255;
 constexpr int kScaleBias = 127;
-
-float NumberOf(unsigned bits) {
-  return (bits & 8) != 0 ? -kMagnitudes[bits & 7] : kMagnitudes[bits];
-}
 
 }  // namespace
 
@@ -37,10 +32,11 @@ absl::StatusOr<OwnedTensor> DequantizeMxfp4(const Tensor& matrix, const Tensor& 
         return InvalidArgument("tensor ", scales.name, " has the scale 255 in row ", row, " and column ", group,
                                ", which is no number");
       }
+      const float factor = std::ldexp(1.0f, scale - kScaleBias);
       const char* const numbers = &matrix.bytes[numbers_at.Of(row, group * kMxfp4Group) / 2];
       for (int i = 0; i < kMxfp4Group; ++i) {
         const unsigned byte = static_cast<uint8_t>(numbers[i / 2]);
-        const BFloat16 value = ToBFloat16(std::ldexp(NumberOf(i % 2 == 0 ? byte & 15 : byte >> 4), scale - kScaleBias));
+        const BFloat16 value = ToBFloat16(kNumbers[i % 2 == 0 ? byte & 15 : byte >> 4] * factor);
         std::memcpy(to, &value, sizeof(value));
         to += sizeof(value);
       }
