@@ -404,7 +404,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
   const bool is_quantized_inside = fields.Has("quantization_config") || fields.Has("compression_config");
   QUIRE_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(is_quantized_inside ? fields : all_fields.root));
   const char* const dtype = all_fields.Of("dtype").Has("dtype") ? "dtype" : "torch_dtype";
-  QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, all_fields.Of(dtype).String(dtype, ""));
+  QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, all_fields.Of(dtype).String(dtype, family->dtype));
   QUIRE_RETURN_IF_ERROR(ReadShape(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadHeads(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadLayers(fields, *family, is_long, &config));

@@ -583,6 +583,7 @@ constexpr DecoderFamily kFamilies[] = {
      .moe = &kGlm4Moe},
     {.architecture = "GptOssForCausalLM",
      .model_type = "gpt_oss",
+     .dtype = "bfloat16",
      .hidden_size = 2880,
      .intermediate_size = 2880,
      .num_layers = 36,

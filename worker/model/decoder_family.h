@@ -62,6 +62,7 @@ enum class UnrotatedLayers { kNone, kListed, kWithoutWindow, kFullBesideWindows 
 struct DecoderFamily {
   const char* architecture;
   const char* model_type;
+  const char* dtype = "";  // What torch_dtype counts as where the file has none.
 
   // Defaults of transformers.
   int hidden_size = 4096;

@@ -558,6 +558,22 @@ TEST(ModelConfigTest, WrongFactorsOfLongRopeAreRefused) {
   EXPECT_THAT(ErrorOf(config), HasSubstr("partial_rotary_factor is 0.7, must be such that an even number of the 16"));
 }
 
+TEST(ModelConfigTest, GptOssHasATypeAndTheConstantsOfItsGate) {
+  const json golden = json::parse(ReadWholeFile(GoldenModel("gpt_oss") + "/config.json"));
+  const auto parse = [&](const char* field, const json& value) {
+    json changed = golden;
+    changed[field] = value;
+    return ParseModelConfig(changed.dump(), "");
+  };
+  const auto untyped = parse("dtype", nullptr);
+  ASSERT_TRUE(untyped.ok()) << untyped.status();
+  EXPECT_EQ(untyped->torch_dtype, "bfloat16");
+  EXPECT_EQ(parse("swiglu_limit", 5).status().message(), "config.json: swiglu_limit is 5, must be 7");
+  EXPECT_EQ(parse("swiglu_alpha", 2).status().message(), "config.json: swiglu_alpha is 2, must be 1.702");
+  EXPECT_EQ(parse("hidden_act", "gelu_new").status().message(),
+            "config.json: hidden_act is \"gelu_new\", must be \"silu\"");
+}
+
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
   for (const char* name :
        {"llama2",    "llama3",    "mistral", "qwen2",  "qwen3",    "yarn",       "olmo2",     "smollm3",      "granite",
