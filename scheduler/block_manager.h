@@ -31,6 +31,12 @@ struct PrefixHit {
   bool is_promised = false;  // A running sequence is about to compute a block that continues the cached ones.
 };
 
+// The sheets of a sequence in a cache group, from `first` on.
+struct SheetsView {
+  int first = 0;
+  absl::Span<const BlockId> blocks;  // Sheet after sheet.
+};
+
 // Continuous batching needs this of the KV memory of one worker: how sequences hold blocks, not where the blocks are.
 // Owned by the step-loop thread. Every allocation succeeds completely or changes nothing. Running out of blocks is
 // normal and is never an error.
@@ -56,23 +62,36 @@ class BlockManager {
   // A block in that range that has other owners is replaced by a new one; if it holds tokens before `first_written`,
   // the copy is appended to `copies`. A sequence that is not known starts with an empty table. Returns false, and has
   // changed nothing, when too few blocks are free.
+  //
+  // In groups with a window, the sequence first gives back the sheets that no slice from `first_written` on may read.
+  // Another slice of the same plan may get their blocks, because all slices that read them are in earlier plans. Then
+  // the sequence gets sheets, from the first one that its next slice may read on and at most CacheGroups::MaxLiveSheets
+  // of them, which is enough for that slice. REQUIRES: `first_written` does not decrease from call to call.
   virtual bool Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) = 0;
 
-  // The number of free blocks that Allocate with the same arguments would take.
+  // The number of free blocks that Allocate with the same arguments would take. It is negative if Allocate gives back
+  // more than it takes.
   virtual int NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const = 0;
 
-  // `child` must be new. It shares the blocks of the first `num_tokens` tokens of `parent`, also when `parent` is
-  // swapped out. A parent without a table has no blocks to share. The parent may store some of these tokens later, for
-  // both sequences. REQUIRES: `parent` has blocks for all of these tokens; the child allocates in a later step than
-  // that of the last copy into one of these blocks.
+  // `child` must be new. It shares the blocks of the first `num_tokens` tokens of `parent` in group 0, also when
+  // `parent` is swapped out. A parent without a table has no blocks to share. The parent may store some of these tokens
+  // later, for both sequences. REQUIRES: `parent` has blocks for all of these tokens; the child allocates in a later
+  // step than that of the last copy into one of these blocks.
   virtual void Fork(SequenceId parent, SequenceId child, int num_tokens) = 0;
 
-  // Drops the table, whether it is in the pool or swapped out. Does nothing for a sequence without a table.
+  // `child` was forked from `parent` and gets no slice before position `num_tokens`. It shares the sheets in groups
+  // with windows that a slice there may read. REQUIRES: `parent` has computed these tokens, and has allocated nothing
+  // for a slice that begins behind them.
+  virtual void ShareSheets(SequenceId /*parent*/, SequenceId /*child*/, int /*num_tokens*/) {}
+
+  // Drops the tables, whether they are in the pool or swapped out. Does nothing for a sequence without a table.
   virtual void Free(SequenceId sequence) = 0;
 
-  // The blocks of the sequence. The result is empty for a sequence that is not known or swapped out. Valid until the
-  // next non-const call.
+  // The blocks of the sequence in group 0. The result is empty for a sequence that is not known or swapped out. Valid
+  // until the next non-const call.
   virtual absl::Span<const BlockId> Table(SequenceId sequence) const = 0;
+  // The same for the sheets of a group behind group 0.
+  virtual SheetsView Sheets(SequenceId /*sequence*/, int /*group*/) const { return {}; }
 
   // Called once per committed step, in order. Blocks that were kept alive only for the copies and swaps of `step` may
   // be reused from here on.

@@ -220,11 +220,11 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
     if (i + kPrefetchDistance < groups.size()) groups[i + kPrefetchDistance]->PrefetchSequence();
     for (const auto& sequence : group->sequences()) {
       --num_unserved;
-      if (!group->is_running() || group->KeepsWaiting(sequence.get())) continue;
+      if (!group->is_running() || KeepsWaiting(group, sequence.get())) continue;
       if (group->beam_search() != nullptr && sequence->has_samples_in_flight()) continue;
       // A chunk leaves one token of the budget to each sequence after it, so that prefill never stops a decode.
       const int fair_budget = std::min(draft->BudgetOf(*sequence), std::max(draft->budget - num_unserved, 1));
-      const int num_tokens = NumSliceTokens(*sequence, fair_budget, options_.max_chunk_tokens);
+      const int num_tokens = NumSliceTokens(*sequence, fair_budget, MaxSliceTokens(*group, *sequence));
       if (num_tokens <= 0) continue;
       if (!sequence->draws_again() && !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
       draft->AddSlice(group, sequence.get(), num_tokens);
@@ -281,7 +281,7 @@ void Scheduler::Enter(SequenceGroup* group, const AdmissionControl::Decision& de
   for (const auto& sequence : group->sequences()) rows_.OnTaken(sequence->row(), RecordedAs(group->request()));
   for (const auto& sequence : group->sequences()) {
     if (group->KeepsWaiting(sequence.get())) continue;
-    const int num_tokens = NumSliceTokens(*sequence, draft->BudgetOf(*sequence), options_.max_chunk_tokens);
+    const int num_tokens = NumSliceTokens(*sequence, draft->BudgetOf(*sequence), MaxSliceTokens(*group, *sequence));
     if (num_tokens > 0) draft->AddSlice(group, sequence.get(), num_tokens);
   }
 }
@@ -290,7 +290,7 @@ void Scheduler::GrowChunks(PlanDraft* draft, bool are_recomputed) {
   for (PlanDraft::Slice& slice : draft->slices) {
     if (draft->budget <= 0) return;
     if (PlanDraft::IsRecomputed(*slice.sequence) != are_recomputed) continue;
-    const int more = NumTokensToGrow(slice, draft->budget, options_.max_chunk_tokens);
+    const int more = NumTokensToGrow(slice, draft->budget, MaxSliceTokens(*slice.group, *slice.sequence));
     if (more <= 0 || !TryReserve(slice.sequence, slice.num_tokens + more, &draft->plan)) continue;
     slice.num_tokens += more;
     draft->budget -= more;
@@ -315,6 +315,28 @@ bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_
   return true;
 }
 
+// A sequence that waits takes sheets of windows as soon as its wait ends, because the next slice of the other sequence
+// gives them up.
+bool Scheduler::KeepsWaiting(SequenceGroup* group, Sequence* sequence) {
+  const std::optional<Sequence::Wait> wait = sequence->wait;
+  if (!wait.has_value()) return false;
+  if (group->KeepsWaiting(sequence)) return true;
+  blocks_->ShareSheets(wait->sequence, sequence->id(), wait->num_tokens);
+  return false;
+}
+
+// A slice ends where another sequence waits for it, if that will need the sheets of windows there.
+int Scheduler::MaxSliceTokens(const SequenceGroup& group, const Sequence& sequence) const {
+  int most = options_.max_chunk_tokens;
+  if (blocks_->groups().size() == 1 || group.num_sequences() == 1) return most;
+  for (const auto& sibling : group.sequences()) {
+    if (!sibling->wait.has_value() || sibling->wait->sequence != sequence.id()) continue;
+    const int distance = sibling->wait->num_tokens - sequence.num_computed_tokens();
+    if (distance > 0) most = std::min(most, distance);
+  }
+  return most;
+}
+
 std::optional<TenantBlocks> Scheduler::HeldByTenants() const {
   if (!limits_blocks_) return std::nullopt;
   return TenantBlocks(&options_.tenants, *blocks_, running_.groups());
@@ -335,7 +357,7 @@ void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
   bool is_computed = !PoolsEarlierTokens(group->request().sampling.pooling);
   for (const auto& sequence : group->sequences()) {
     computed.push_back({sequence->id(), sequence->num_computed_tokens()});
-    is_computed &= !group->KeepsWaiting(sequence.get());
+    is_computed &= !KeepsWaiting(group, sequence.get());
   }
   const bool is_swapped = is_computed && blocks_->SwapOut(computed, &draft->plan.swap_outs);
   if (is_swapped) ++num_swap_outs_;
@@ -369,12 +391,12 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     const std::optional<Sequence> before = forks ? std::optional(*slice.sequence) : std::nullopt;
     const bool publishes_late = PublishesLate(slice.group->request());
     if (publishes_late) Publish(slice.sequence);
-    plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &in_flight));
+    plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &plan, &in_flight));
     if (!publishes_late) Publish(slice.sequence);
     if (!forks) continue;
     forks_.ForkSamples(slice.group, *before, &plan.forks);
     for (int child = 1; child < slice.group->num_sequences(); ++child) {
-      plan.slices.push_back(PlanSlice(slice.group, slice.group->sequences()[child].get(), 0, &in_flight));
+      plan.slices.push_back(PlanSlice(slice.group, slice.group->sequences()[child].get(), 0, &plan, &in_flight));
     }
   }
   for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
@@ -385,14 +407,20 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
   return std::move(plan);
 }
 
-SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, PlanInFlight* in_flight) {
+SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, StepPlan* plan,
+                                   PlanInFlight* in_flight) {
   SequenceSlice slice;
   slice.row = sequence->row();
   slice.first_position = sequence->num_computed_tokens();
   slice.num_tokens = sequence->draws_again() ? 0 : num_tokens;
   slice.sample = num_tokens == sequence->num_uncomputed_tokens();
   if (sequence->MayHaveChangedTable()) {
+    const int first_sheet = std::min(slice.first_position / blocks_->block_size(), sequence->first_changed_block());
     sequence->FillTableChange(blocks_->Table(sequence->id()), blocks_->block_size(), &slice);
+    for (int i = 1; i < blocks_->groups().size(); ++i) {
+      sequence->AddSheetChange(static_cast<int>(plan->slices.size()), i, first_sheet, blocks_->groups(),
+                               blocks_->Sheets(sequence->id(), i), &plan->sheet_changes);
+    }
   } else {
     slice.first_changed_block = sequence->num_sent_blocks();
   }
@@ -744,6 +772,9 @@ void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence, bool ha
   if (group->num_sequences() == 1) return Remove(group, has_finished);
   const SequenceId id = sequence->id();
   const int num_computed = sequence->num_computed_tokens();
+  for (const auto& sibling : group->sequences()) {
+    if (sibling->wait.has_value() && sibling->wait->sequence == id) KeepsWaiting(group, sibling.get());
+  }
   if (group->is_running()) running_.FreeRowOf(*sequence);
   Release(group, sequence);
   group->Erase(sequence);

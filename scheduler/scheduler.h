@@ -239,6 +239,10 @@ class Scheduler {
   // Returns whether another manager needs the scores of its tokens.
   bool KeepsScores(const Request& request) const;
 
+  // Returns whether the sequence shares blocks that another one has yet to compute, and ends its wait otherwise.
+  bool KeepsWaiting(SequenceGroup* group, Sequence* sequence);
+  // Returns the most tokens of the next slice.
+  int MaxSliceTokens(const SequenceGroup& group, const Sequence& sequence) const;
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.
   bool TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan);
   // Does the same, and preempts groups as long as blocks are short. Returns false when the sequence gets no slice,
@@ -249,7 +253,8 @@ class Scheduler {
   SequenceGroup* CheapestVictim() const;  // See RunningSet.
   void Preempt(SequenceGroup* group, PlanDraft* draft);
 
-  SequenceSlice PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, PlanInFlight* in_flight);
+  SequenceSlice PlanSlice(SequenceGroup* group, Sequence* sequence, int num_tokens, StepPlan* plan,
+                          PlanInFlight* in_flight);
   // Offers the newly computed whole blocks of the sequence to the prefix cache.
   void Publish(Sequence* sequence);
 

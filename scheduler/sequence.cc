@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/num_blocks.h"
-#include "scheduler/block_manager.h"
 
 namespace quire {
 namespace {
@@ -76,6 +75,7 @@ void Sequence::ForkRow(RowId row, RowId parent) {
 
 void Sequence::LeaveRow(bool keeps_blocks) {
   sent_table_.clear();
+  sent_sheets_.clear();
   first_changed_block_ = kNoBlock;
   may_have_changed_table_ = true;
   num_writable_ = 0;
@@ -149,6 +149,26 @@ void Sequence::FillTableChange(absl::Span<const BlockId> table, int block_size, 
   sent_table_.insert(sent_table_.end(), slice->block_tail.begin(), slice->block_tail.end());
 }
 
+void Sequence::AddSheetChange(int slice, int group, int first_sheet, const CacheGroups& groups,
+                              const SheetsView& sheets, std::vector<SheetChange>* changes) {
+  const size_t width = groups.group(group).blocks_per_sheet;
+  const int end = sheets.first + static_cast<int>(sheets.blocks.size() / width);
+  sent_sheets_.resize(groups.size() - 1);
+  SentSheets& sent = sent_sheets_[group - 1];
+  const int sent_end = sent.first + static_cast<int>(sent.blocks.size() / width);
+  if (sent.first > sheets.first || sent_end < sheets.first) sent = {sheets.first, {}};
+  sent.blocks.erase(sent.blocks.begin(), sent.blocks.begin() + (sheets.first - sent.first) * width);
+  sent.first = sheets.first;
+  const int unchanged = std::max(first_sheet - sheets.first, 0);
+  size_t same = std::min(unchanged * width, sent.blocks.size());
+  while (same < sent.blocks.size() && same < sheets.blocks.size() && sent.blocks[same] == sheets.blocks[same]) ++same;
+  if (same == sheets.blocks.size()) return;
+  const size_t kept = same / width;
+  const int first = sheets.first + static_cast<int>(kept);
+  changes->push_back({slice, group, first, end - first, {sheets.blocks.begin() + kept * width, sheets.blocks.end()}});
+  sent.blocks.assign(sheets.blocks.begin(), sheets.blocks.end());
+}
+
 void Sequence::OnTableChanged(int first_changed_block) {
   first_changed_block_ = std::min(first_changed_block_, first_changed_block);
   may_have_changed_table_ = true;
@@ -156,6 +176,7 @@ void Sequence::OnTableChanged(int first_changed_block) {
 
 void Sequence::ForgetSentTable() {
   sent_table_.clear();
+  sent_sheets_.clear();
   OnTableChanged(0);
 }
 

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "base/pooled.h"
+#include "scheduler/block_manager.h"
 #include "scheduler/numerics_change.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
@@ -89,6 +91,11 @@ class Sequence : public Pooled {
   // difference and no need for the call.
   bool MayHaveChangedTable() const { return may_have_changed_table_; }
   void FillTableChange(absl::Span<const BlockId> table, int block_size, SequenceSlice* slice);
+  // The same for the sheets of a group behind group 0 that the sequence has now. Those before `first_sheet` are as they
+  // were. Appends the change, if there is one, to `changes`; it belongs to slice `slice`. REQUIRES: it is called for
+  // all of these groups whenever FillTableChange is.
+  void AddSheetChange(int slice, int group, int first_sheet, const CacheGroups& groups, const SheetsView& sheets,
+                      std::vector<SheetChange>* changes);
   int num_sent_blocks() const { return static_cast<int>(sent_table_.size()); }
   void OnTableChanged(int first_changed_block);
   // Entries below this index are the same in the worker's row and in the block manager, once the plans made so far have
@@ -201,7 +208,12 @@ class Sequence : public Pooled {
   bool may_have_changed_table_ = true;
   bool draws_again_ = false;
   std::vector<BlockId> sent_table_;  // The table that the worker's row holds.
-  int first_changed_block_;          // An index into sent_table_, see OnTableChanged.
+  struct SentSheets {
+    int first = 0;
+    std::vector<BlockId> blocks;
+  };
+  std::vector<SentSheets> sent_sheets_;  // The same of groups 1, 2, ..., as far as they are live.
+  int first_changed_block_;              // An index into sent_table_, see OnTableChanged.
   std::optional<NumericsChange> numerics_change_;
 };
 

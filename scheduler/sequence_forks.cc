@@ -20,6 +20,7 @@ void SequenceForks::ForkSamples(SequenceGroup* group, const Sequence& before, st
     Sequence* child = group->Add(before.Fork(NewSequenceId(), i));
     child->OnTableChanged(parent.first_changed_block());
     blocks_->Fork(parent.id(), child->id(), num_computed);
+    blocks_->ShareSheets(parent.id(), child->id(), num_computed);
     child->EnterRow(group->TakeSpareRow(), num_computed);
     forks->push_back({child->row(), parent.row(), child->id(), static_cast<uint32_t>(i)});
     ++num_forks_;
@@ -41,6 +42,7 @@ void SequenceForks::ReplaceBeams(SequenceGroup* group, absl::Span<const BeamSear
     if (--num_children[extensions[i].parent] == 0) continue;
     beams[i] = std::make_unique<Sequence>(parent.Fork(NewSequenceId(), /*sample_index=*/0));
     blocks_->Fork(parent.id(), beams[i]->id(), parent.num_computed_tokens());
+    blocks_->ShareSheets(parent.id(), beams[i]->id(), parent.num_computed_tokens());
     parent.OnShared();
     if (group->is_running()) beams[i]->ForkRow(group->TakeSpareRow(), parent.row());
     ++num_forks_;

@@ -33,6 +33,11 @@ void BlockRecount::AddTable(const BlockTable& table, int num_tokens, bool is_swa
   live_tokens_ += num_tokens;
 }
 
+void BlockRecount::AddSheets(const SheetTable& table, bool is_swapped) {
+  std::vector<int>& references = is_swapped ? host_references_ : references_;
+  for (const BlockId block : table.view().blocks) ++references[Value(block)];
+}
+
 void BlockRecount::AddCopies(const CopiesInFlight& copies) {
   for (const CopiesInFlight::Copy& copy : copies.copies()) {
     for (const BlockId block : {copy.source.id(), copy.destination.id()}) {

@@ -14,6 +14,7 @@
 #include "kv_manager/blocks/copies_in_flight.h"
 #include "kv_manager/blocks/prefix_pins.h"
 #include "kv_manager/blocks/prefix_tree.h"
+#include "kv_manager/blocks/sheet_table.h"
 
 namespace quire {
 
@@ -26,6 +27,8 @@ class BlockRecount {
   // The table of one sequence. Its first `num_tokens` slots are used. When `is_swapped`, its blocks are of the host
   // tier, otherwise of the pool.
   void AddTable(const BlockTable& table, int num_tokens, bool is_swapped);
+  // The same for its sheets of another group than group 0.
+  void AddSheets(const SheetTable& table, bool is_swapped);
   void AddCopies(const CopiesInFlight& copies);
   void AddHostReference(BlockId host_block) { ++host_references_[Value(host_block)]; }
   void AddPins(const PrefixPins& pins);

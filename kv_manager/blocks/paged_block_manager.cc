@@ -16,14 +16,17 @@ namespace quire {
 
 PagedBlockManager::PagedBlockManager(const PagedBlockManagerOptions& options)
     : options_(options),
-      groups_(options.block_size),
+      groups_(options.block_size, options.groups, options.max_slice_tokens),
+      has_prefix_cache_(options.has_prefix_cache && groups_.size() == 1),
       pool_(options.num_blocks),
       host_pool_(options.num_host_blocks),
       tree_(options.block_size, &pool_),
       pins_(&tree_, options.max_pinned_blocks),
       promises_(options.block_size),
       copies_(options.num_blocks),
-      hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {}
+      hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {
+  QUIRE_CHECK_EQ(groups_.group(0).window_tokens, 0);
+}
 
 void PagedBlockManager::BeginStep(StepId step) {
   copies_.DropFrom(step);
@@ -32,22 +35,87 @@ void PagedBlockManager::BeginStep(StepId step) {
   cache_step_ = StepId{Value(cache_step_) + 1};
 }
 
+template <typename Replace>
+void PagedBlockManager::CopyOnWrite(const Replace& replace, bool keeps_tokens, std::vector<BlockCopy>* copies) {
+  BlockRef fresh = Take();
+  if (!keeps_tokens) {
+    replace(std::move(fresh));
+    return;
+  }
+  BlockRef destination = fresh.Share();
+  BlockRef source = replace(std::move(fresh));
+  // The copies of a step have no order, so a copy must not read a block that another copy of the step fills.
+  QUIRE_CHECK(!copies_.FindSource(source.id(), step_).has_value())
+      << source.id() << " is filled by a copy of " << step_;
+  copies->push_back({source.id(), destination.id()});
+  copies_.Add(step_, std::move(source), std::move(destination));
+}
+
 bool PagedBlockManager::Allocate(SequenceId sequence, int first_written, int num_tokens,
                                  std::vector<BlockCopy>* copies) {
   if (NumBlocksNeeded(sequence, first_written, num_tokens) > num_free_blocks()) return false;
   Holding& holding = HoldingOf(sequence);
+  for (size_t i = 0; i < holding.sheets.size(); ++i) {
+    holding.sheets[i].ReleaseBefore(SheetsFor(static_cast<int>(i) + 1, first_written, num_tokens).first);
+  }
   BlockTable& table = holding.table;
   const int num_blocks = NumBlocksFor(num_tokens, block_size());
   const int first_block = first_written / block_size();
   for (int i = first_block; i < std::min(num_blocks, table.num_blocks()); ++i) {
+    if (!IsProtected(holding, i)) continue;
     const bool keeps_tokens = i == first_block && first_written % block_size() != 0;
-    if (IsProtected(holding, i)) CopyOnWrite(&table, i, keeps_tokens, copies);
+    CopyOnWrite([&](BlockRef fresh) { return table.Replace(i, std::move(fresh)); }, keeps_tokens, copies);
   }
   Uncount(holding);
   while (table.num_blocks() < num_blocks) table.Append(Take());
   holding.num_tokens = num_tokens;
   Count(holding);
+  for (size_t i = 0; i < holding.sheets.size(); ++i) {
+    AllocateSheets(static_cast<int>(i) + 1, &holding.sheets[i], first_written, num_tokens, copies);
+  }
   return true;
+}
+
+PagedBlockManager::SheetRange PagedBlockManager::SheetsFor(int group, int first_written, int num_tokens) const {
+  const int first = groups_.FirstSheet(group, first_written);
+  const auto most = static_cast<int>(groups_.MaxLiveSheets(group, num_tokens));
+  return {first, std::min(NumBlocksFor(num_tokens, block_size()), first + most)};
+}
+
+int PagedBlockManager::NumSheetBlocksNeeded(int group, const SheetTable& table, int first_written,
+                                            int num_tokens) const {
+  const SheetRange range = SheetsFor(group, first_written, num_tokens);
+  const int width = groups_.group(group).blocks_per_sheet;
+  const int first_sheet = first_written / block_size();
+  int needed = std::max(0, range.end - (table.is_empty() ? first_sheet : table.end())) * width;
+  for (int sheet = std::max(first_sheet, table.first()); sheet < std::min(range.end, table.end()); ++sheet) {
+    if (IsProtected(table, sheet)) needed += width;
+  }
+  for (int sheet = table.first(); sheet < std::min(range.first, table.end()); ++sheet) {
+    for (int part = 0; part < width; ++part) needed -= pool_.ref_count(table.block(sheet, part).id()) == 1 ? 1 : 0;
+  }
+  return needed;
+}
+
+void PagedBlockManager::AllocateSheets(int group, SheetTable* table, int first_written, int num_tokens,
+                                       std::vector<BlockCopy>* copies) {
+  const SheetRange range = SheetsFor(group, first_written, num_tokens);
+  const int first_sheet = first_written / block_size();
+  for (int sheet = std::max(first_sheet, table->first()); sheet < std::min(range.end, table->end()); ++sheet) {
+    if (!IsProtected(*table, sheet)) continue;
+    const bool keeps_tokens = sheet == first_sheet && first_written % block_size() != 0;
+    for (int part = 0; part < table->blocks_per_sheet(); ++part) {
+      CopyOnWrite([&](BlockRef fresh) { return table->Replace(sheet, part, std::move(fresh)); }, keeps_tokens, copies);
+    }
+  }
+  // A sequence that waits gets the sheets before when its wait ends (ShareSheets).
+  if (table->is_empty()) {
+    QUIRE_CHECK(first_sheet == range.first || first_written % block_size() == 0) << first_written;
+    table->BeginAt(first_sheet);
+  }
+  while (table->end() < range.end) {
+    for (int part = 0; part < table->blocks_per_sheet(); ++part) table->Append(Take());
+  }
 }
 
 int PagedBlockManager::NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const {
@@ -55,11 +123,20 @@ int PagedBlockManager::NumBlocksNeeded(SequenceId sequence, int first_written, i
   QUIRE_CHECK_LE(first_written, num_tokens);
   const int num_blocks = NumBlocksFor(num_tokens, block_size());
   const auto it = holdings_.find(sequence);
-  if (it == holdings_.end()) return num_blocks;
+  if (it == holdings_.end()) {
+    int needed = num_blocks;
+    for (int group = 1; group < groups_.size(); ++group) {
+      needed += NumSheetBlocksNeeded(group, SheetTable(1), first_written, num_tokens);
+    }
+    return needed;
+  }
   const int held = it->second.table.num_blocks();
   int needed = std::max(0, num_blocks - held);
   for (int i = first_written / block_size(); i < std::min(num_blocks, held); ++i) {
     if (IsProtected(it->second, i)) ++needed;
+  }
+  for (int group = 1; group < groups_.size(); ++group) {
+    needed += NumSheetBlocksNeeded(group, it->second.sheets[group - 1], first_written, num_tokens);
   }
   return needed;
 }
@@ -71,7 +148,7 @@ void PagedBlockManager::Fork(SequenceId parent, SequenceId child, int num_tokens
   Holding& from = it->second;
   const int num_blocks = NumBlocksFor(num_tokens, block_size());
   QUIRE_CHECK_LE(num_blocks, from.table.num_blocks()) << parent;
-  Holding holding(block_size());
+  Holding holding = NewHolding();
   holding.table = from.table.Share(num_blocks);
   holding.num_tokens = num_tokens;
   holding.is_swapped = from.is_swapped;
@@ -82,6 +159,22 @@ void PagedBlockManager::Fork(SequenceId parent, SequenceId child, int num_tokens
   from.num_lent_blocks = std::max(from.num_lent_blocks, num_tokens / block_size());
   Count(holding);
   holdings_.emplace(child, std::move(holding));
+}
+
+// A sequence that waits has the sheets from `num_tokens` on. Another one has none.
+void PagedBlockManager::ShareSheets(SequenceId parent, SequenceId child, int num_tokens) {
+  const auto from = holdings_.find(parent), to = holdings_.find(child);
+  if (from == holdings_.end() || to == holdings_.end()) return;
+  for (int group = 1; group < groups_.size(); ++group) {
+    const SheetTable& table = from->second.sheets[group - 1];
+    SheetTable& shared = to->second.sheets[group - 1];
+    const int first = groups_.FirstSheet(group, num_tokens);
+    if (shared.is_empty()) {
+      shared = table.Share(first, NumBlocksFor(num_tokens, block_size()));
+    } else {
+      shared.ShareBefore(table, first);
+    }
+  }
 }
 
 void PagedBlockManager::Free(SequenceId sequence) {
@@ -96,6 +189,12 @@ absl::Span<const BlockId> PagedBlockManager::Table(SequenceId sequence) const {
   const auto it = holdings_.find(sequence);
   if (it == holdings_.end() || it->second.is_swapped) return {};
   return it->second.table.ids();
+}
+
+SheetsView PagedBlockManager::Sheets(SequenceId sequence, int group) const {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end() || it->second.is_swapped) return {};
+  return it->second.sheets[group - 1].view();
 }
 
 void PagedBlockManager::OnStepCommitted(StepId step) {
@@ -126,7 +225,7 @@ void PagedBlockManager::OnStepsAbandoned() {
 
 PrefixHit PagedBlockManager::FindPrefix(const std::string& salt, absl::Span<const TokenId> tokens) const {
   PrefixHit result;
-  if (!options_.has_prefix_cache) return result;
+  if (!has_prefix_cache_) return result;
   const int limit = static_cast<int>(tokens.size()) - 1;
   const PrefixTree::Hit hit = tree_.Find(salt, tokens, limit);
   result.num_tokens = hit.num_tokens;
@@ -139,7 +238,7 @@ PrefixHit PagedBlockManager::FindPrefix(const std::string& salt, absl::Span<cons
 
 void PagedBlockManager::AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
                                     int num_tokens) {
-  if (!options_.has_prefix_cache) return;
+  if (!has_prefix_cache_) return;
   QUIRE_CHECK(!holdings_.contains(sequence)) << sequence << " has a table";
   Holding& holding = HoldingOf(sequence);
   holding.is_published = true;
@@ -218,6 +317,10 @@ bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std:
   for (const SequenceExtent& extent : sequences) {
     const absl::Span<const BlockId> table = Table(extent.sequence);
     blocks.insert(table.begin(), table.begin() + NumBlocksFor(extent.num_tokens, block_size()));
+    for (const SheetTable& live : LiveSheets(extent)) {
+      const absl::Span<const BlockId> sheets = live.view().blocks;
+      blocks.insert(sheets.begin(), sheets.end());
+    }
   }
   if (blocks.empty() || static_cast<int>(blocks.size()) > host_pool_.num_free()) return false;
   absl::flat_hash_map<BlockId, BlockRef> moved;
@@ -225,19 +328,18 @@ bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std:
     Holding& holding = HoldingOf(extent.sequence);
     BlockTable host_table(block_size());
     for (int i = 0; i < NumBlocksFor(extent.num_tokens, block_size()); ++i) {
-      const BlockId block = holding.table.ids()[i];
-      BlockRef& host = moved[block];
-      if (!host) {
-        host = host_pool_.Take();
-        // Swaps come before copies, so the content of a block that a copy of this step fills is still in its source.
-        const BlockId source = copies_.FindSource(block, step_).value_or(block);
-        swap_outs->push_back({source, host.id()});
-      }
-      host_table.Append(host.Share());
+      host_table.Append(MoveOut(holding.table.ids()[i], &moved, swap_outs));
+    }
+    std::vector<SheetTable> host_sheets;
+    for (const SheetTable& live : LiveSheets(extent)) {
+      SheetTable& host = host_sheets.emplace_back(live.blocks_per_sheet());
+      host.BeginAt(live.first());
+      for (const BlockId block : live.view().blocks) host.Append(MoveOut(block, &moved, swap_outs));
     }
     LeaveCache(extent.sequence, &holding);
     Uncount(holding);
     holding.table = std::move(host_table);
+    holding.sheets = std::move(host_sheets);
     holding.num_tokens = extent.num_tokens;
     holding.is_swapped = true;
     holding.num_lent_blocks = 0;
@@ -245,11 +347,51 @@ bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std:
   return true;
 }
 
+std::vector<SheetTable> PagedBlockManager::LiveSheets(const SequenceExtent& extent) const {
+  std::vector<SheetTable> live;
+  const auto it = holdings_.find(extent.sequence);
+  if (it == holdings_.end()) return live;
+  const int end = NumBlocksFor(extent.num_tokens, block_size());
+  for (int group = 1; group < groups_.size(); ++group) {
+    const SheetTable& table = it->second.sheets[group - 1];
+    live.push_back(table.is_empty() ? SheetTable(table.blocks_per_sheet())
+                                    : table.Share(groups_.FirstSheet(group, extent.num_tokens), end));
+  }
+  return live;
+}
+
+BlockRef PagedBlockManager::MoveOut(BlockId block, absl::flat_hash_map<BlockId, BlockRef>* moved,
+                                    std::vector<BlockSwap>* swap_outs) {
+  BlockRef& host = (*moved)[block];
+  if (!host) {
+    host = host_pool_.Take();
+    // Swaps come before copies, so the content of a block that a copy of this step fills is still in its source.
+    const BlockId source = copies_.FindSource(block, step_).value_or(block);
+    swap_outs->push_back({source, host.id()});
+  }
+  return host.Share();
+}
+
+BlockRef PagedBlockManager::MoveIn(const BlockRef& host, absl::flat_hash_map<BlockId, BlockRef>* moved,
+                                   std::vector<BlockSwap>* swap_ins) {
+  BlockRef& block = (*moved)[host.id()];
+  if (!block) {
+    block = Take();
+    swap_ins->push_back({block.id(), host.id()});
+    swaps_.push_back({step_, host.Share()});
+  }
+  return block.Share();
+}
+
 int PagedBlockManager::NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const {
   absl::flat_hash_set<BlockId> blocks;
   for (const SequenceId sequence : sequences) {
-    const absl::Span<const BlockId> table = holdings_.at(sequence).table.ids();
-    blocks.insert(table.begin(), table.end());
+    const Holding& holding = holdings_.at(sequence);
+    blocks.insert(holding.table.ids().begin(), holding.table.ids().end());
+    for (const SheetTable& table : holding.sheets) {
+      const absl::Span<const BlockId> sheets = table.view().blocks;
+      blocks.insert(sheets.begin(), sheets.end());
+    }
   }
   return static_cast<int>(blocks.size());
 }
@@ -262,16 +404,19 @@ bool PagedBlockManager::SwapIn(absl::Span<const SequenceId> sequences, std::vect
     QUIRE_CHECK(holding.is_swapped) << sequence;
     BlockTable table(block_size());
     for (int i = 0; i < holding.table.num_blocks(); ++i) {
-      const BlockRef& host = holding.table.block(i);
-      BlockRef& block = moved[host.id()];
-      if (!block) {
-        block = Take();
-        swap_ins->push_back({block.id(), host.id()});
-        swaps_.push_back({step_, host.Share()});
-      }
-      table.Append(block.Share());
+      table.Append(MoveIn(holding.table.block(i), &moved, swap_ins));
     }
     holding.table = std::move(table);
+    for (SheetTable& host : holding.sheets) {
+      SheetTable sheets(host.blocks_per_sheet());
+      sheets.BeginAt(host.first());
+      for (int sheet = host.first(); sheet < host.end(); ++sheet) {
+        for (int part = 0; part < host.blocks_per_sheet(); ++part) {
+          sheets.Append(MoveIn(host.block(sheet, part), &moved, swap_ins));
+        }
+      }
+      host = std::move(sheets);
+    }
     holding.is_swapped = false;
     Count(holding);
   }
@@ -344,6 +489,7 @@ BlockRecount PagedBlockManager::Recount() const {
   BlockRecount recount(pool_.num_blocks(), host_pool_.num_blocks());
   for (const auto& [sequence, holding] : holdings_) {
     recount.AddTable(holding.table, holding.num_tokens, holding.is_swapped);
+    for (const SheetTable& table : holding.sheets) recount.AddSheets(table, holding.is_swapped);
   }
   recount.AddCopies(copies_);
   for (const SwapInFlight& swap : swaps_) recount.AddHostReference(swap.host.id());
@@ -377,7 +523,16 @@ void PagedBlockManager::LeaveCache(SequenceId sequence, Holding* holding) {
 }
 
 PagedBlockManager::Holding& PagedBlockManager::HoldingOf(SequenceId sequence) {
-  return holdings_.try_emplace(sequence, Holding(block_size())).first->second;
+  const auto it = holdings_.find(sequence);
+  return it != holdings_.end() ? it->second : holdings_.emplace(sequence, NewHolding()).first->second;
+}
+
+PagedBlockManager::Holding PagedBlockManager::NewHolding() const {
+  Holding holding(block_size());
+  for (int group = 1; group < groups_.size(); ++group) {
+    holding.sheets.emplace_back(groups_.group(group).blocks_per_sheet);
+  }
+  return holding;
 }
 
 void PagedBlockManager::Uncount(const Holding& holding) {
@@ -427,13 +582,14 @@ void PagedBlockManager::TellIndex(absl::string_view salt, std::optional<BlockId>
 }
 
 void PagedBlockManager::Restore(const RestoredBlocks& restored) {
+  QUIRE_CHECK_EQ(groups_.size(), 1) << "no worker tells the sheets of several groups";
   QUIRE_CHECK(holdings_.empty()) << holdings_.size() << " sequences have tables";
   QUIRE_CHECK_EQ(tree_.num_blocks(), 0);
   std::vector<BlockId> blocks;
   for (const RestoredBlocks::Table& table : restored.tables) {
     blocks.insert(blocks.end(), table.blocks.begin(), table.blocks.end());
   }
-  if (options_.has_prefix_cache) {
+  if (has_prefix_cache_) {
     for (const RestoredBlocks::CachedBlock& cached : restored.cached) blocks.push_back(cached.block);
   }
   std::sort(blocks.begin(), blocks.end());
@@ -442,7 +598,7 @@ void PagedBlockManager::Restore(const RestoredBlocks& restored) {
   for (BlockRef& reference : pool_.TakeThese(blocks)) references.emplace(reference.id(), std::move(reference));
   // The tables come first, so that a sequence holds its own blocks where the cache has two with equal contents.
   for (const RestoredBlocks::Table& table : restored.tables) RestoreTable(table, references);
-  if (options_.has_prefix_cache) RestoreCache(restored.cached, references);
+  if (has_prefix_cache_) RestoreCache(restored.cached, references);
   // Blocks that nobody has taken are freed in their order, not in that of a hash table.
   for (const BlockId block : blocks) references.erase(block);
 }
@@ -455,7 +611,7 @@ void PagedBlockManager::RestoreTable(const RestoredBlocks::Table& restored,
   for (const BlockId block : restored.blocks) holding.table.Append(references.at(block).Share());
   holding.num_tokens = restored.num_stored;
   Count(holding);
-  if (!restored.salt.has_value() || !options_.has_prefix_cache) return;
+  if (!restored.salt.has_value() || !has_prefix_cache_) return;
   holding.is_published = true;
   holding.salt = *restored.salt;
   holding.published_in = cache_step_;
@@ -473,21 +629,6 @@ void PagedBlockManager::RestoreCache(absl::Span<const RestoredBlocks::CachedBloc
     nodes.push_back(tree_.Insert(*entry.salt, parent, entry.tokens, references.at(entry.block), cache_step_));
     if (nodes.back() == entry.block) TellIndex(*entry.salt, parent, entry.block, entry.tokens);
   }
-}
-
-void PagedBlockManager::CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies) {
-  BlockRef fresh = Take();
-  if (!keeps_tokens) {
-    table->Replace(index, std::move(fresh));
-    return;
-  }
-  BlockRef destination = fresh.Share();
-  BlockRef source = table->Replace(index, std::move(fresh));
-  // The copies of a step have no order, so a copy must not read a block that another copy of the step fills.
-  QUIRE_CHECK(!copies_.FindSource(source.id(), step_).has_value())
-      << source.id() << " is filled by a copy of " << step_;
-  copies->push_back({source.id(), destination.id()});
-  copies_.Add(step_, std::move(source), std::move(destination));
 }
 
 }  // namespace quire

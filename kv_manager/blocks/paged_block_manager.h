@@ -25,6 +25,7 @@
 #include "kv_manager/blocks/prefix_pins.h"
 #include "kv_manager/blocks/prefix_promises.h"
 #include "kv_manager/blocks/prefix_tree.h"
+#include "kv_manager/blocks/sheet_table.h"
 #include "scheduler/block_manager.h"
 
 namespace quire {
@@ -47,9 +48,11 @@ struct BlockCounts {
 
 struct PagedBlockManagerOptions {
   int num_blocks = 0;
-  int block_size = 1;       // Tokens per block.
-  int num_host_blocks = 0;  // Blocks of the host tier. 0: there is no host tier.
-  bool has_prefix_cache = true;
+  int block_size = 1;                               // Tokens per block.
+  std::vector<CacheGroup> groups = {CacheGroup{}};  // The first one keeps all tokens.
+  int max_slice_tokens = 1;                         // Limit for one slice; it means nothing without windows.
+  int num_host_blocks = 0;                          // Blocks of the host tier. 0: there is no host tier.
+  bool has_prefix_cache = true;                     // It is off if there are several groups.
   int max_pinned_blocks = 0;
   PrefixIndex* index = nullptr;  // Is told which prefixes are cached. May be null. Outlives the block manager.
 };
@@ -98,8 +101,10 @@ class PagedBlockManager : public BlockManager {
   bool Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) override;
   int NumBlocksNeeded(SequenceId sequence, int first_written, int num_tokens) const override;
   void Fork(SequenceId parent, SequenceId child, int num_tokens) override;
+  void ShareSheets(SequenceId parent, SequenceId child, int num_tokens) override;
   void Free(SequenceId sequence) override;
   absl::Span<const BlockId> Table(SequenceId sequence) const override;
+  SheetsView Sheets(SequenceId sequence, int group) const override;
   void OnStepCommitted(StepId step) override;
   void OnStepsAbandoned() override;
 
@@ -171,8 +176,9 @@ class PagedBlockManager : public BlockManager {
   struct Holding {
     explicit Holding(int block_size) : table(block_size) {}
 
-    BlockTable table;    // Blocks of the pool, or of the host tier when is_swapped.
-    int num_tokens = 0;  // Tokens that the table holds, or that a plan is storing there.
+    BlockTable table;                // Blocks of the pool, or of the host tier when is_swapped.
+    std::vector<SheetTable> sheets;  // The same of groups 1, 2, ...
+    int num_tokens = 0;              // Tokens that the table holds, or that a plan is storing there.
     bool is_swapped = false;
     bool is_published = false;     // Its whole blocks enter the prefix cache as they are computed.
     std::string salt;              // Cache salt of a published sequence.
@@ -195,7 +201,26 @@ class PagedBlockManager : public BlockManager {
   bool IsProtected(const Holding& holding, int index) const {
     return index >= holding.num_lent_blocks && IsShared(holding.table.ids()[index]);
   }
+  // The same for a sheet of a group behind group 0. Only forks share sheets, and only sheets that are computed.
+  bool IsProtected(const SheetTable& table, int sheet) const { return IsShared(table.block(sheet, 0).id()); }
   Holding& HoldingOf(SequenceId sequence);
+  Holding NewHolding() const;
+  // Returns the sheets that the sequence has in `group` after Allocate with these arguments.
+  struct SheetRange {
+    int first;  // The first that the slice may read.
+    int end;
+  };
+  SheetRange SheetsFor(int group, int first_written, int num_tokens) const;
+  // The part of NumBlocksNeeded for one group behind group 0. The table is empty if there is none.
+  int NumSheetBlocksNeeded(int group, const SheetTable& table, int first_written, int num_tokens) const;
+  void AllocateSheets(int group, SheetTable* table, int first_written, int num_tokens, std::vector<BlockCopy>* copies);
+  // Returns the sheets that a slice behind these tokens may read, with references of their own: a table for each group
+  // behind group 0.
+  std::vector<SheetTable> LiveSheets(const SequenceExtent& extent) const;
+  // Moves a block from the pool to the host tier, or takes its place there if another sequence has moved it.
+  BlockRef MoveOut(BlockId block, absl::flat_hash_map<BlockId, BlockRef>* moved, std::vector<BlockSwap>* swap_outs);
+  BlockRef MoveIn(const BlockRef& host, absl::flat_hash_map<BlockId, BlockRef>* moved,
+                  std::vector<BlockSwap>* swap_ins);
   // The table and num_tokens of a holding change only between Uncount and Count, which keep the sums of BlockCounts.
   void Uncount(const Holding& holding);
   void Count(const Holding& holding);
@@ -213,13 +238,16 @@ class PagedBlockManager : public BlockManager {
   void RestoreTable(const RestoredBlocks::Table& restored, const absl::flat_hash_map<BlockId, BlockRef>& references);
   void RestoreCache(absl::Span<const RestoredBlocks::CachedBlock> cached,
                     const absl::flat_hash_map<BlockId, BlockRef>& references);
-  // Gives entry `index` of the table a block of its own. With `keeps_tokens`, the content of the old block is copied.
-  void CopyOnWrite(BlockTable* table, int index, bool keeps_tokens, std::vector<BlockCopy>* copies);
+  // Puts a block of its own in the place of a shared one. `replace` does that, and returns the shared one. With
+  // `keeps_tokens`, the content of the shared block is copied.
+  template <typename Replace>
+  void CopyOnWrite(const Replace& replace, bool keeps_tokens, std::vector<BlockCopy>* copies);
   // A recount of everything that this holds.
   BlockRecount Recount() const;
 
   const PagedBlockManagerOptions options_;
   const CacheGroups groups_;
+  const bool has_prefix_cache_;
   BlockPool pool_;  // Declared before everything that holds references to its blocks.
   BlockPool host_pool_;
   PrefixTree tree_;

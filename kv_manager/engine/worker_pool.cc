@@ -12,6 +12,8 @@ std::unique_ptr<PagedBlockManager> MakeBlocks(const WorkerDescription& worker, c
   const PagedBlockManagerOptions blocks{
       .num_blocks = worker.num_blocks,
       .block_size = worker.block_size,
+      .groups = worker.groups,
+      .max_slice_tokens = NarrowedTo(worker, options.scheduler).max_chunk_tokens,
       .num_host_blocks = worker.num_host_blocks,
       .has_prefix_cache = options.has_prefix_cache,
       .max_pinned_blocks = static_cast<int>(options.max_pinned_share * worker.num_blocks),

@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/listen_address.h"
@@ -365,10 +364,9 @@ absl::Status DecodeGroups(const v1::DescribeResponse& in, WorkerDescription* out
   for (int i = 0; i < in.groups_size(); ++i) {
     QUIRE_RETURN_IF_ERROR(DecodeGroup(in.groups(i), i, in.block_size(), &out->groups[i]));
   }
-  const auto name = [](std::string* text, const v1::CacheGroup& group) { text->append(group.name()); };
-  return absl::FailedPreconditionError(absl::StrCat("worker describes the cache groups ",
-                                                    absl::StrJoin(in.groups(), ", ", name),
-                                                    ", expected one group that keeps all tokens"));
+  // Block tables keep all tokens.
+  if (out->groups[0].window_tokens > 0) return BadGroup(0, "retention", in.groups(0).retention(), "1");
+  return absl::OkStatus();
 }
 
 // A worker of a later version may have other kinds. Its model then gives no embeddings here.
@@ -612,7 +610,8 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   out.pooling = pooling;
   out.embeds_only = in.embeds_only();
   out.process_id = in.process_id();
-  out.keeps_rows = in.orphan_hold_ms() > 0;
+  // No inventory tells the tables of other groups than group 0.
+  out.keeps_rows = in.orphan_hold_ms() > 0 && out.groups.size() == 1;
   if (in.has_place()) QUIRE_RETURN_IF_ERROR(DecodePlace(in.place(), &out));
   out.last_epoch = in.last_epoch();
   out.has_session = in.has_session();

@@ -19,7 +19,7 @@ AuditedBlocks::AuditedBlocks(const PagedBlockManagerOptions& options, Observer* 
     : PagedBlockManager(options),
       observer_(observer),
       max_pinned_blocks_(options.max_pinned_blocks),
-      has_prefix_cache_(options.has_prefix_cache),
+      has_prefix_cache_(options.has_prefix_cache && options.groups.size() == 1),
       states_(options.num_blocks),
       host_owners_(options.num_host_blocks, 0) {}
 
@@ -87,7 +87,15 @@ bool AuditedBlocks::Allocate(SequenceId sequence, int first_written, int num_tok
     if (copies->size() != first_copy) Complain("copies for an allocation that failed");
     return false;
   }
-  Account& account = accounts_[sequence];
+  Account& account = AccountOf(sequence);
+  for (int group = 1; group < groups().size(); ++group) {
+    Sheets& sheets = account.sheets[group - 1];
+    Sheets released;
+    while (!sheets.empty() && sheets.begin()->first < FirstSheet(group, first_written)) {
+      released.insert(sheets.extract(sheets.begin()));
+    }
+    DropSheets(&released, /*is_host=*/false);
+  }
   std::vector<BlockId>& table = account.table;
   const absl::Span<const BlockId> changed = Table(sequence);
   const int first_block = first_written / block_size();
@@ -97,7 +105,7 @@ bool AuditedBlocks::Allocate(SequenceId sequence, int first_written, int num_tok
     Complain("a table of ", changed.size(), " blocks for ", num_tokens, " tokens");
     return true;
   }
-  size_t num_copies = 0;
+  size_t next_copy = first_copy;
   for (size_t i = 0; i < old_size; ++i) {
     const BlockId old = table[i];
     if (changed[i] == old) continue;
@@ -109,20 +117,114 @@ bool AuditedBlocks::Allocate(SequenceId sequence, int first_written, int num_tok
     TakeFresh(changed[i]);
     table[i] = changed[i];
     if (static_cast<int>(i) != first_block || first_written % block_size() == 0) continue;
-    const BlockCopy copy{old, changed[i]};
-    if (copies->size() != first_copy + ++num_copies || copies->back() != copy) {
-      Complain("block ", Value(old), " is to be copied to ", Value(changed[i]));
-      continue;
-    }
-    copies_.push_back({step_, copy});
-    ++states_[Value(copy.source)].copies;
-    ++states_[Value(copy.destination)].copies;
-    ++num_copies_;
+    TakeCopy({old, changed[i]}, *copies, &next_copy);
   }
-  if (copies->size() != first_copy + num_copies) Complain("a copy that nobody needs");
   for (size_t i = old_size; i < changed.size(); ++i) AddFresh(changed[i], &table);
   CheckWritable(sequence, account, first_written, num_tokens);
+  for (int group = 1; group < groups().size(); ++group) {
+    TakeSheets(sequence, group, first_written, num_tokens, *copies, &next_copy);
+  }
+  if (copies->size() != next_copy) Complain("a copy that nobody needs");
   return true;
+}
+
+void AuditedBlocks::TakeCopy(const BlockCopy& copy, const std::vector<BlockCopy>& copies, size_t* next_copy) {
+  if (*next_copy >= copies.size() || copies[*next_copy] != copy) {
+    return Complain("block ", Value(copy.source), " is to be copied to ", Value(copy.destination));
+  }
+  ++*next_copy;
+  copies_.push_back({step_, copy});
+  ++states_[Value(copy.source)].copies;
+  ++states_[Value(copy.destination)].copies;
+  ++num_copies_;
+}
+
+AuditedBlocks::Account& AuditedBlocks::AccountOf(SequenceId sequence) {
+  Account& account = accounts_[sequence];
+  account.sheets.resize(groups().size() - 1);
+  return account;
+}
+
+int AuditedBlocks::FirstSheet(int group, int position) const {
+  return std::max(0, position - groups().group(group).window_tokens) / block_size();
+}
+
+AuditedBlocks::Sheets AuditedBlocks::FoundSheets(SequenceId sequence, int group) const {
+  const SheetsView view = PagedBlockManager::Sheets(sequence, group);
+  const size_t width = groups().group(group).blocks_per_sheet;
+  Sheets sheets;
+  for (size_t i = 0; i + width <= view.blocks.size(); i += width) {
+    const absl::Span<const BlockId> blocks = view.blocks.subspan(i, width);
+    sheets[view.first + static_cast<int>(i / width)].assign(blocks.begin(), blocks.end());
+  }
+  return sheets;
+}
+
+// Every sheet that a slice from `first_written` on writes is the sequence's own, and those that it reads stay.
+void AuditedBlocks::TakeSheets(SequenceId sequence, int group, int first_written, int num_tokens,
+                               const std::vector<BlockCopy>& copies, size_t* next_copy) {
+  Sheets& sheets = AccountOf(sequence).sheets[group - 1];
+  Sheets found = FoundSheets(sequence, group);
+  const int first_sheet = first_written / block_size();
+  for (const auto& [sheet, blocks] : sheets) {
+    const auto it = found.find(sheet);
+    if (it == found.end()) return Complain("sheet ", sheet, " of group ", group, " is gone");
+    if (it->second == blocks) continue;
+    if (sheet < first_sheet) Complain("sheet ", sheet, " has changed, written from ", first_written);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (states_[Value(blocks[i])].owners < 2) Complain("block ", Value(blocks[i]), " had one owner and was copied");
+      --states_[Value(blocks[i])].owners;
+      TakeFresh(it->second[i]);
+      if (sheet != first_sheet || first_written % block_size() == 0) continue;
+      TakeCopy({blocks[i], it->second[i]}, copies, next_copy);
+    }
+  }
+  for (const auto& [sheet, blocks] : found) {
+    if (sheet < FirstSheet(group, first_written)) Complain("sheet ", sheet, " is behind the window");
+    if (sheets.contains(sheet)) continue;
+    if (sheet < first_sheet) Complain("sheet ", sheet, " came from nowhere");
+    for (const BlockId block : blocks) TakeFresh(block);
+  }
+  const auto most = static_cast<size_t>(groups().MaxLiveSheets(group, num_tokens));
+  if (found.size() > std::max(most, sheets.size())) Complain(found.size(), " live sheets, at most ", most);
+  const int end =
+      std::min(NumBlocksFor(num_tokens, block_size()), FirstSheet(group, first_written) + static_cast<int>(most));
+  for (int sheet = first_sheet; sheet < end; ++sheet) {
+    if (!found.contains(sheet)) Complain("sheet ", sheet, " is missing");
+  }
+  for (const auto& [sheet, blocks] : found) {
+    if (sheet >= first_sheet && states_[Value(blocks[0])].owners != 1) {
+      Complain("sequence ", Value(sequence), " writes to sheet ", sheet, ", which others have");
+    }
+  }
+  sheets = std::move(found);
+}
+
+void AuditedBlocks::DropSheets(Sheets* sheets, bool is_host) {
+  for (const auto& [sheet, blocks] : *sheets) DropOwners(blocks, is_host);
+  sheets->clear();
+}
+
+// A sequence that waits has the sheets that it will write. Another fork has none before.
+void AuditedBlocks::ShareSheets(SequenceId parent, SequenceId child, int num_tokens) {
+  PagedBlockManager::ShareSheets(parent, child, num_tokens);
+  if (!accounts_.contains(parent) || !accounts_.contains(child)) return;
+  const bool is_swapped = accounts_[child].is_swapped;
+  for (int group = 1; group < groups().size(); ++group) {
+    const Sheets& from = AccountOf(parent).sheets[group - 1];
+    Sheets& to = AccountOf(child).sheets[group - 1];
+    const int end = NumBlocksFor(num_tokens, block_size());
+    for (int sheet = FirstSheet(group, num_tokens); sheet < end; ++sheet) {
+      const auto it = from.find(sheet);
+      if (it == from.end()) {
+        Complain("sheet ", sheet, " of group ", group, " has left sequence ", Value(parent), " before it was shared");
+        continue;
+      }
+      if (!to.emplace(sheet, it->second).second) Complain("sheet ", sheet, " was there before it was shared");
+      for (const BlockId block : it->second) ++(is_swapped ? host_owners_[Value(block)] : states_[Value(block)].owners);
+    }
+    if (!is_swapped && FoundSheets(child, group) != to) Complain("a fork does not share the sheets of its window");
+  }
 }
 
 void AuditedBlocks::AddFresh(BlockId block, std::vector<BlockId>* table) {
@@ -195,6 +297,7 @@ void AuditedBlocks::Fork(SequenceId parent, SequenceId child, int num_tokens) {
   Account account = it->second;
   it->second.num_lent = std::max(it->second.num_lent, num_tokens / block_size());
   account.num_lent = 0;
+  account.sheets.assign(groups().size() - 1, {});
   account.table.resize(std::min<size_t>(account.table.size(), NumBlocksFor(num_tokens, block_size())));
   account.num_published = std::min(account.num_published, num_tokens / block_size());
   for (const BlockId block : account.table) {
@@ -218,6 +321,7 @@ void AuditedBlocks::Free(SequenceId sequence) {
   const auto it = accounts_.find(sequence);
   if (it == accounts_.end()) return;
   DropOwners(it->second.table, it->second.is_swapped);
+  for (Sheets& sheets : it->second.sheets) DropSheets(&sheets, it->second.is_swapped);
   if (!it->second.is_swapped) released_.push_back(sequence);
   accounts_.erase(it);
 }
@@ -226,7 +330,7 @@ void AuditedBlocks::AdoptPrefix(SequenceId sequence, const std::string& salt, ab
                                 int num_tokens) {
   PagedBlockManager::AdoptPrefix(sequence, salt, tokens, num_tokens);
   if (!has_prefix_cache_) return;
-  Account& account = accounts_[sequence];
+  Account& account = AccountOf(sequence);
   account.is_published = true;
   account.salt = salt;
   num_adopted_tokens_ += num_tokens;
@@ -323,17 +427,36 @@ bool AuditedBlocks::SwapOut(absl::Span<const SequenceExtent> sequences, std::vec
   absl::flat_hash_map<BlockId, BlockId> hosts;
   size_t next = first_swap;
   for (const SequenceExtent& extent : sequences) {
-    Account& account = accounts_[extent.sequence];
+    Account& account = AccountOf(extent.sequence);
     std::vector<BlockId> host_table;
-    for (int i = 0; i < NumBlocksFor(extent.num_tokens, block_size()); ++i) {
-      const auto [it, is_new] = hosts.try_emplace(account.table[i]);
+    const auto move = [&](BlockId block) {
+      const auto [it, is_new] = hosts.try_emplace(block);
       if (is_new) {
-        if (next == swap_outs->size()) return Complain("a block was left behind in the pool"), true;
+        if (next == swap_outs->size()) return Complain("a block was left behind in the pool");
         it->second = (*swap_outs)[next++].host;
         if (host_owners_[Value(it->second)] != 0) Complain("host block ", Value(it->second), " was in use");
       }
-      host_table.push_back(it->second);
-      ++host_owners_[Value(it->second)];
+    };
+    const int end = NumBlocksFor(extent.num_tokens, block_size());
+    for (int i = 0; i < end; ++i) {
+      move(account.table[i]);
+      host_table.push_back(hosts[account.table[i]]);
+      ++host_owners_[Value(host_table.back())];
+    }
+    // What lies behind the computed tokens, and before their window, stays.
+    for (int group = 1; group < groups().size(); ++group) {
+      Sheets& sheets = account.sheets[group - 1];
+      Sheets left;
+      for (auto it = sheets.begin(); it != sheets.end();) {
+        const auto here = it++;
+        if (here->first < FirstSheet(group, extent.num_tokens) || here->first >= end) left.insert(sheets.extract(here));
+      }
+      DropSheets(&left, /*is_host=*/false);
+      if (extent.num_tokens > 0 && static_cast<int>(sheets.size()) != end - FirstSheet(group, extent.num_tokens)) {
+        Complain("a window of ", sheets.size(), " sheets is swapped out");
+      }
+      for (const auto& [sheet, blocks] : sheets) std::for_each(blocks.begin(), blocks.end(), move);
+      sheets = Moved(sheets, hosts, /*to_host=*/true);
     }
     DropOwners(account.table, /*is_host=*/false);
     account.table = std::move(host_table);
@@ -376,8 +499,28 @@ bool AuditedBlocks::SwapIn(absl::Span<const SequenceId> sequences, std::vector<B
     }
     account.table.assign(table.begin(), table.end());
     account.is_swapped = false;
+    for (int group = 1; group < groups().size(); ++group) {
+      Sheets& sheets = account.sheets[group - 1];
+      sheets = Moved(sheets, devices, /*to_host=*/false);
+      if (FoundSheets(sequence, group) != sheets) Complain("other sheets came back than were swapped out");
+    }
   }
   return true;
+}
+
+AuditedBlocks::Sheets AuditedBlocks::Moved(const Sheets& sheets, const absl::flat_hash_map<BlockId, BlockId>& moved,
+                                           bool to_host) {
+  Sheets result;
+  for (const auto& [sheet, blocks] : sheets) {
+    DropOwners(blocks, /*is_host=*/!to_host);
+    for (const BlockId block : blocks) {
+      const auto it = moved.find(block);
+      if (it == moved.end()) return Complain("a block of a sheet was not moved"), result;
+      result[sheet].push_back(it->second);
+      ++(to_host ? host_owners_[Value(it->second)] : states_[Value(it->second)].owners);
+    }
+  }
+  return result;
 }
 
 // The tables belong to the worker, whose contents the observer compares. A block of several tables has an owner in

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,6 +47,7 @@ class AuditedBlocks : public PagedBlockManager {
   void BeginStep(StepId step) override;
   bool Allocate(SequenceId sequence, int first_written, int num_tokens, std::vector<BlockCopy>* copies) override;
   void Fork(SequenceId parent, SequenceId child, int num_tokens) override;
+  void ShareSheets(SequenceId parent, SequenceId child, int num_tokens) override;
   void Free(SequenceId sequence) override;
   void OnStepCommitted(StepId step) override;
   void OnStepsAbandoned() override;
@@ -87,8 +89,11 @@ class AuditedBlocks : public PagedBlockManager {
   int64_t first_pin_expiry_us() const;                                // INT64_MAX without a pin.
 
  private:
+  // The live sheets of a cache group with a window, by index.
+  using Sheets = std::map<int, std::vector<BlockId>>;
   struct Account {
     std::vector<BlockId> table;  // Blocks of the pool, or of the host tier if it is swapped.
+    std::vector<Sheets> sheets;  // The same of cache groups 1, 2, ...
     bool is_swapped = false;
     bool is_published = false;
     std::string salt;       // The salt of the published blocks.
@@ -126,6 +131,19 @@ class AuditedBlocks : public PagedBlockManager {
   template <typename... Parts>
   void Complain(const Parts&... parts);
 
+  Account& AccountOf(SequenceId sequence);
+  // The first sheet of the group that a slice which begins at `position` may read.
+  int FirstSheet(int group, int position) const;
+  // The sheets of the manager.
+  Sheets FoundSheets(SequenceId sequence, int group) const;
+  // Takes over what Allocate has done with the sheets of one group. `next_copy` is the index of its first copy.
+  void TakeSheets(SequenceId sequence, int group, int first_written, int num_tokens,
+                  const std::vector<BlockCopy>& copies, size_t* next_copy);
+  void DropSheets(Sheets* sheets, bool is_host);
+  // Sheets are moved to the host tier, or back, and each block goes where `moved` says.
+  Sheets Moved(const Sheets& sheets, const absl::flat_hash_map<BlockId, BlockId>& moved, bool to_host);
+  // The next copy of Allocate must be this one.
+  void TakeCopy(const BlockCopy& copy, const std::vector<BlockCopy>& copies, size_t* next_copy);
   void AddFresh(BlockId block, std::vector<BlockId>* table);
   // The pool has allocated the block, so it must be free.
   void TakeFresh(BlockId block);

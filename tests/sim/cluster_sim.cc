@@ -29,7 +29,7 @@ PlacementRequest ToPlace(const Request& request) {
   return {.generation = request.generation,
           .num_prompt_tokens = static_cast<int>(request.prompt.size()),
           .num_rows = NumRows(request),
-          .max_blocks = [&request](const CacheGroups& groups) { return MostBlocks(request, groups.block_size()); }};
+          .max_blocks = [&request](const CacheGroups& groups) { return MostBlocks(request, groups); }};
 }
 
 }  // namespace
@@ -226,7 +226,7 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
   if (!status_.ok()) return false;
   const WorkerLoad& target = before[**chosen];
   const int64_t num_free = target.num_free_blocks - target.wanted_blocks;
-  const int64_t num_needed = SimEngine::BlocksOf(wish.group, target.groups.block_size());
+  const int64_t num_needed = SimEngine::BlocksOf(wish.group, target.groups);
   if (wish.needs_room && num_free < num_needed) {
     status_.Update(Violation("a request of ", num_needed, " blocks moves to ", num_free, " free blocks"));
   }
@@ -280,7 +280,7 @@ bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request, b
     const bool is_own = engine->generation() == request.generation;
     return engine.get() != from && is_own == is_own_generation && load.is_ready && !load.is_drained_by_operator &&
            (accepts_delay || !is_late) && NumRows(request) <= load.max_sequences &&
-           MostBlocks(request, load.groups.block_size()) <= load.num_blocks;
+           MostBlocks(request, load.groups) <= load.num_blocks;
   });
 }
 

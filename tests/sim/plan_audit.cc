@@ -24,10 +24,12 @@ absl::Status Broken(const Parts&... parts) {
   return absl::InternalError(absl::StrCat("plan: ", parts...));
 }
 
-int64_t MostBlocks(int64_t num_prompt_tokens, int max_tokens, int num_rows, int block_size) {
+int64_t MostBlocks(int64_t num_prompt_tokens, int max_tokens, int num_rows, const CacheGroups& groups) {
+  const int block_size = groups.block_size();
   const int64_t num_shared = num_prompt_tokens / block_size;
   const int64_t num_slots = num_prompt_tokens + max_tokens - 1;
-  return num_shared + num_rows * ((num_slots + block_size - 1) / block_size - num_shared);
+  const int64_t num_own = (num_slots + block_size - 1) / block_size - num_shared + WindowBlocks(groups, num_slots);
+  return num_shared + num_rows * num_own;
 }
 
 // The tokens that a worker computes. A draw that is repeated computes a token again.
@@ -42,8 +44,16 @@ int NumComputed(const StepPlan& plan) {
 
 }  // namespace
 
-int64_t MostBlocks(const Request& request, int block_size) {
-  return MostBlocks(static_cast<int64_t>(request.prompt.size()), request.max_tokens, NumRows(request), block_size);
+int64_t MostBlocks(const Request& request, const CacheGroups& groups) {
+  return MostBlocks(static_cast<int64_t>(request.prompt.size()), request.max_tokens, NumRows(request), groups);
+}
+
+int64_t WindowBlocks(const CacheGroups& groups, int64_t num_tokens) {
+  int64_t num_blocks = 0;
+  for (int i = 1; i < groups.size(); ++i) {
+    num_blocks += groups.group(i).blocks_per_sheet * groups.MaxLiveSheets(i, num_tokens);
+  }
+  return num_blocks;
 }
 
 PlanAudit::PlanAudit(const SimWorker& worker, const AuditedBlocks* blocks)
@@ -83,7 +93,7 @@ void PlanAudit::Add(const Request& request, uint64_t number) {
                        NumRows(request),
                        request.sampling.seed,
                        request.tenant,
-                       MostBlocks(request, worker_.block_size)};
+                       MostBlocks(request, worker_.Groups())};
   by_seed_[request.sampling.seed] = request.id;
 }
 
@@ -95,7 +105,7 @@ void PlanAudit::TakeOver(const PlanAudit& old) {
     const Live& live = old.live_.at(request);
     Live& moved = live_[request] = live;
     moved.rank.second = num_adopted_++;
-    moved.most_blocks = MostBlocks(live.num_prompt_tokens, live.max_tokens, live.num_rows, worker_.block_size);
+    moved.most_blocks = MostBlocks(live.num_prompt_tokens, live.max_tokens, live.num_rows, worker_.Groups());
     moved.num_running = 0;
     by_seed_[live.seed] = request;
   }

@@ -22,7 +22,9 @@ namespace quire {
 
 // The largest number of blocks that the request can hold: the whole blocks of its prompt once, and the other blocks for
 // each sample or beam.
-int64_t MostBlocks(const Request& request, int block_size);
+int64_t MostBlocks(const Request& request, const CacheGroups& groups);
+// The part of it that one sequence needs in groups with windows.
+int64_t WindowBlocks(const CacheGroups& groups, int64_t num_tokens);
 // Checks the plans of one scheduler against all earlier plans: limits, the order of service, free rows, and that no
 // table names a block that was allocated to another sequence in the meantime.
 class PlanAudit {

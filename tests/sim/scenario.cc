@@ -24,6 +24,8 @@ constexpr int64_t kForeverUs = int64_t{1} << 50;
 constexpr SimField<SimWorker> kWorkerFields[] = {
     {"blocks", &SimWorker::blocks},
     {"block_size", &SimWorker::block_size},
+    {"window", &SimWorker::window},
+    {"window_width", &SimWorker::window_width},
     {"host_blocks", &SimWorker::host_blocks},
     {"prefix_cache", &SimWorker::prefix_cache},
     {"policy", &SimWorker::policy},
@@ -208,6 +210,7 @@ WorkerDescription SimWorker::Description() const {
   worker.model_name = "shadow";
   worker.max_context_tokens = context;
   worker.block_size = block_size;
+  if (window > 0) worker.groups.push_back({.window_tokens = window, .blocks_per_sheet = window_width});
   worker.num_blocks = blocks;
   worker.num_host_blocks = host_blocks;
   worker.max_sequences = rows;
@@ -215,6 +218,10 @@ WorkerDescription SimWorker::Description() const {
   worker.keeps_rows = keeps_rows != 0;
   worker.numerics_fingerprint = absl::StrCat("shadow/", numerics);
   return worker;
+}
+
+CacheGroups SimWorker::Groups() const {
+  return {block_size, Description().groups, std::min(chunk_tokens, step_tokens)};
 }
 
 SchedulerOptions SimWorker::Options() const {
@@ -323,8 +330,10 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const SimWorker& worker : scenario.workers) {
     QUIRE_RETURN_IF_ERROR(CheckSchedulerOptions(worker.Options()));
     if (worker.blocks < 1 || worker.block_size < 1 || worker.host_blocks < 0 || worker.policy < 0 ||
-        worker.policy > 3 || worker.grace < 0 || worker.timeout < 0 || worker.ranks < 1 ||
-        worker.ranks > SimWorker::kMaxRanks || worker.pinned_percent < 0 || worker.pinned_percent > 100) {
+        worker.policy > 3 || worker.window < 0 || worker.window_width < 1 ||
+        (worker.window > 0 && worker.prefix_cache + worker.keeps_rows > 0) || worker.grace < 0 || worker.timeout < 0 ||
+        worker.ranks < 1 || worker.ranks > SimWorker::kMaxRanks || worker.pinned_percent < 0 ||
+        worker.pinned_percent > 100) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }

@@ -34,6 +34,8 @@ inline constexpr int64_t kMicrosPerEvent = 1000;
 struct SimWorker {
   int blocks = 16;
   int block_size = 4;
+  int window = 0;        // Above 0: half of the layers see this number of tokens. No cache and no inventory then.
+  int window_width = 1;  // Blocks per sheet of these layers.
   int host_blocks = 0;
   int prefix_cache = 1;  // 1 or 0.
   int policy = 0;        // A SchedulingPolicy.
@@ -73,6 +75,8 @@ struct SimWorker {
   StepLoopOptions LoopOptions() const;
   SchedulerOptions Options() const;
   WorkerDescription Description() const;
+  // With the sizes of blocks and slices.
+  CacheGroups Groups() const;
 };
 
 // The language model that all workers compute.

@@ -13,7 +13,7 @@ namespace {
 
 class Drawer {
  public:
-  explicit Drawer(uint64_t seed) : random_(seed) {}
+  explicit Drawer(uint64_t seed) : random_(seed), window_random_(~seed) {}
 
   Scenario Draw() {
     scenario_.model.vocab = random_.OneIn(4) ? 3 : 1000;
@@ -268,6 +268,12 @@ class Drawer {
     if (has_shares_) worker.first_percent = random_.Between(5, 99);
     if (has_shares_ && random_.OneIn(3)) worker.others_percent = random_.Between(5, 99);
     if (random_.OneIn(4)) worker.postpones = random_.Between(2, 12);
+    if (window_random_.OneIn(6)) {
+      worker.window = window_random_.OneIn(2) ? window_random_.Between(1, 6) : window_random_.Between(1, 80);
+      worker.window_width = window_random_.OneIn(2) ? 1 : window_random_.Between(2, 5);
+      worker.prefix_cache = 0;
+      worker.keeps_rows = 0;
+    }
     return worker;
   }
 
@@ -403,6 +409,7 @@ class Drawer {
   int AnyRequest() { return random_.Between(random_.OneIn(2) ? 1 : std::max(1, num_requests_ - 6), num_requests_); }
 
   Random random_;
+  Random window_random_;  // Windows change nothing else about a scenario.
   Scenario scenario_;
   bool has_stops_ = false;
   bool has_samples_ = false;

@@ -36,6 +36,10 @@ uint64_t DigestOf(const StepResult& result) {
     add(Value(table.sequence));
     add(static_cast<uint64_t>(table.num_computed));
     for (const BlockId block : table.blocks) add(Value(block));
+    for (const RowTable::Sheets& sheets : table.groups) {
+      add(static_cast<uint64_t>(sheets.first_sheet));
+      for (const BlockId block : sheets.blocks) add(Value(block));
+    }
   }
   return digest;
 }
@@ -59,10 +63,12 @@ uint64_t DigestOf(const WorkerInventory& inventory) {
   return digest;
 }
 
-ShadowWorker::ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks)
+ShadowWorker::ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks,
+                           std::vector<CacheGroup> groups)
     : model_(model),
       num_blocks_(num_blocks),
       block_size_(block_size),
+      groups_(std::move(groups)),
       rows_(num_rows),
       slots_(static_cast<size_t>(num_blocks) * block_size),
       host_slots_(static_cast<size_t>(num_host_blocks) * block_size),
@@ -89,7 +95,7 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
   for (const TokenAppend& append : plan.appends) QUIRE_RETURN_IF_ERROR(Append(append));
   for (const RecordChange& change : plan.records) QUIRE_RETURN_IF_ERROR(Record(change));
   // Every store of the step happens before any read, as if the rows ran in the least convenient order.
-  for (const SequenceSlice& slice : plan.slices) QUIRE_RETURN_IF_ERROR(Store(plan.step, slice));
+  for (size_t i = 0; i < plan.slices.size(); ++i) QUIRE_RETURN_IF_ERROR(Store(plan, static_cast<int>(i)));
   StepResult result;
   result.step = plan.step;
   for (const SequenceSlice& slice : plan.slices) {
@@ -104,7 +110,7 @@ std::vector<RowTable> ShadowWorker::TellTables(const StepPlan& plan) const {
   std::vector<RowTable> tables;
   for (const SequenceSlice& slice : plan.slices) {
     const Row& row = *rows_[Value(slice.row)];
-    tables.push_back({row.start.sequence, row.num_stored, row.table});
+    tables.push_back({row.start.sequence, row.num_stored, row.table, row.sheets});
   }
   return tables;
 }
@@ -216,7 +222,64 @@ absl::Status ShadowWorker::Copy(const std::vector<BlockCopy>& copies) {
   return absl::OkStatus();
 }
 
-absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
+std::optional<BlockId> ShadowWorker::SheetBlock(const Row& row, int group, int sheet, int part) const {
+  const RowTable::Sheets& sheets = row.sheets[group - 1];
+  const int index = (sheet - sheets.first_sheet) * groups_[group].blocks_per_sheet + part;
+  if (index < 0 || index >= static_cast<int>(sheets.blocks.size())) return std::nullopt;
+  return sheets.blocks[index];
+}
+
+absl::Status ShadowWorker::ChangeSheets(const StepPlan& plan, int index, int end, Row* row) {
+  row->sheets.resize(groups_.size() - 1);
+  int last_group = 0;
+  for (const SheetChange& change : plan.sheet_changes) {
+    if (change.slice != index) continue;
+    if (change.group <= last_group || change.group >= static_cast<int>(groups_.size())) {
+      return Broken("a change of group ", change.group, " after group ", last_group, " of ", groups_.size());
+    }
+    last_group = change.group;
+    const int width = groups_[change.group].blocks_per_sheet;
+    if (change.num_sheets < 1 || static_cast<int>(change.blocks.size()) != change.num_sheets * width) {
+      return Broken(change.blocks.size(), " blocks for ", change.num_sheets, " sheets of ", width);
+    }
+    RowTable::Sheets& sheets = row->sheets[change.group - 1];
+    const int num_kept = (change.first_sheet - sheets.first_sheet) * width;
+    if (num_kept < 0 || num_kept > static_cast<int>(sheets.blocks.size())) {
+      sheets = {change.first_sheet, {}};
+    } else {
+      sheets.blocks.resize(num_kept);
+    }
+    sheets.blocks.insert(sheets.blocks.end(), change.blocks.begin(), change.blocks.end());
+  }
+  int column = 1;
+  for (int group = 1; group < static_cast<int>(groups_.size()); ++group) {
+    for (int part = 0; part < groups_[group].blocks_per_sheet; ++part, ++column) {
+      for (int position = plan.slices[index].first_position; position < end; ++position) {
+        const auto block = SheetBlock(*row, group, position / block_size_, part);
+        if (!block.has_value()) return Broken("no sheet of group ", group, " for position ", position);
+        QUIRE_RETURN_IF_ERROR(StoreToken(plan.step, *row, position, column, *block));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::StoreToken(StepId step, const Row& row, int position, int column, BlockId block) {
+  const int64_t slot = int64_t{Value(block)} * block_size_ + position % block_size_;
+  if (slot >= static_cast<int64_t>(slots_.size())) return Broken("slot ", slot, " of ", slots_.size());
+  if (written_in_[slot] == step) return Broken("slot ", slot, " is stored twice in step ", Value(step));
+  written_in_[slot] = step;
+  slots_[slot] = {.token = row.tokens[position],
+                  .prefix_hash = row.prefix_hashes[position],
+                  .before = position == 0 ? kEmptyPrefix : row.prefix_hashes[position - 1],
+                  .root = row.start.cache_root,
+                  .column = column};
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::Store(const StepPlan& plan, int index) {
+  const StepId step = plan.step;
+  const SequenceSlice& slice = plan.slices[index];
   if (Value(slice.row) >= rows_.size() || !rows_[Value(slice.row)].has_value()) {
     return Broken("row ", Value(slice.row), " was not started");
   }
@@ -252,13 +315,9 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
     return Broken("a table of ", row.table.size(), " blocks for ", end, " tokens");
   }
   for (int position = slice.first_position; position < end; ++position) {
-    const int64_t slot = SlotOf(row, position);
-    if (slot >= static_cast<int64_t>(slots_.size())) return Broken("slot ", slot, " of ", slots_.size());
-    if (written_in_[slot] == step) return Broken("slot ", slot, " is stored twice in step ", Value(step));
-    written_in_[slot] = step;
-    slots_[slot] = {row.tokens[position], row.prefix_hashes[position],
-                    position == 0 ? kEmptyPrefix : row.prefix_hashes[position - 1], row.start.cache_root};
+    QUIRE_RETURN_IF_ERROR(StoreToken(step, row, position, /*column=*/0, row.table[position / block_size_]));
   }
+  QUIRE_RETURN_IF_ERROR(ChangeSheets(plan, index, end, &row));
   row.num_stored = end;
   return absl::OkStatus();
 }
@@ -283,6 +342,31 @@ absl::Status ShadowWorker::Read(const SequenceSlice& slice) const {
     if (!slots_[slot].HasSameTokens(expected)) {
       return Broken("sequence ", Value(row.start.sequence), " reads token ", slots_[slot].token, " for position ",
                     position, " from slot ", slot, ", its own is ", expected.token);
+    }
+  }
+  int column = 1;
+  for (int group = 1; group < static_cast<int>(groups_.size()); ++group) {
+    QUIRE_RETURN_IF_ERROR(ReadSheets(slice, row, group, column));
+    column += groups_[group].blocks_per_sheet;
+  }
+  return absl::OkStatus();
+}
+
+// The first query sees window_tokens tokens, itself included. A repeated draw has one that is a token earlier.
+absl::Status ShadowWorker::ReadSheets(const SequenceSlice& slice, const Row& row, int group, int first_column) const {
+  const int window = groups_[group].window_tokens;
+  const int first = window == 0 ? 0 : std::max(0, slice.first_position - window);
+  for (int part = 0; part < groups_[group].blocks_per_sheet; ++part) {
+    for (int position = first; position < row.num_stored; ++position) {
+      const auto block = SheetBlock(row, group, position / block_size_, part);
+      if (!block.has_value()) return Broken("no sheet of group ", group, " for position ", position);
+      const Slot& slot = slots_[static_cast<size_t>(Value(*block)) * block_size_ + position % block_size_];
+      Slot expected = {row.tokens[position], row.prefix_hashes[position]};
+      expected.column = first_column + part;
+      if (slot.HasSameTokens(expected)) continue;
+      return Broken("sequence ", Value(row.start.sequence), " reads token ", slot.token, " of column ", slot.column,
+                    " for position ", position, " of column ", expected.column, " from block ", Value(*block),
+                    ", its own is ", expected.token);
     }
   }
   return absl::OkStatus();

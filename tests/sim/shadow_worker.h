@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/step_plan.h"
@@ -29,7 +30,8 @@ uint64_t DigestOf(const WorkerInventory& inventory);
 // is found.
 class ShadowWorker {
  public:
-  ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks = 0);
+  ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks = 0,
+               std::vector<CacheGroup> groups = {CacheGroup{}});
 
   // Puts off about one draw in `one_in` from now on, or none if that is 0 or 1.
   void Postpone(int one_in) { postpones_ = one_in; }
@@ -64,8 +66,12 @@ class ShadowWorker {
     uint64_t before = 0;  // The hash of the tokens before this one.
     std::optional<CacheRoot> root = {};
     bool is_poisoned = false;
+    // Which of the blocks of a sheet it belongs to, counted through all cache groups.
+    int column = 0;
 
-    bool HasSameTokens(const Slot& other) const { return token == other.token && prefix_hash == other.prefix_hash; }
+    bool HasSameTokens(const Slot& other) const {
+      return token == other.token && prefix_hash == other.prefix_hash && column == other.column;
+    }
   };
   struct Row {
     SequenceStart start;  // With the last record and with the scores of all tokens that are known.
@@ -73,7 +79,8 @@ class ShadowWorker {
     std::vector<TokenId> tokens;
     std::vector<uint64_t> prefix_hashes;  // By position, for all of `tokens`.
     std::vector<BlockId> table;
-    int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
+    std::vector<RowTable::Sheets> sheets;  // Of cache groups 1, 2, ... Those behind a window are there as well.
+    int num_stored = -1;                   // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
     bool has_failed = false;
     bool lacks_draw = false;           // The last draw was put off.
@@ -91,7 +98,12 @@ class ShadowWorker {
   absl::Status Append(const TokenAppend& append);
   absl::Status Record(const RecordChange& change);
   absl::Status Copy(const std::vector<BlockCopy>& copies);
-  absl::Status Store(StepId step, const SequenceSlice& slice);  // Takes the table change, then writes K and V.
+  // Takes the changes of tables, then writes K and V.
+  absl::Status Store(const StepPlan& plan, int index);
+  absl::Status ChangeSheets(const StepPlan& plan, int index, int end, Row* row);
+  absl::Status StoreToken(StepId step, const Row& row, int position, int column, BlockId block);
+  // Checks what the slice reads in a cache group behind group 0.
+  absl::Status ReadSheets(const SequenceSlice& slice, const Row& row, int group, int first_column) const;
   absl::Status Read(const SequenceSlice& slice) const;
   // Checks a slice without tokens.
   absl::Status CheckDraw(StepId step, const SequenceSlice& slice, const Row& row) const;
@@ -101,10 +113,13 @@ class ShadowWorker {
   std::vector<RowTable> TellTables(const StepPlan& plan) const;
 
   int64_t SlotOf(const Row& row, int position) const;
+  // The block of a sheet in a group behind group 0, if the row has one.
+  std::optional<BlockId> SheetBlock(const Row& row, int group, int sheet, int part) const;
 
   const ShadowModel model_;
   const int num_blocks_;
   const int block_size_;
+  const std::vector<CacheGroup> groups_;
   std::vector<std::optional<Row>> rows_;
   std::vector<Slot> slots_;
   std::vector<Slot> host_slots_;

@@ -101,7 +101,7 @@ class SimEngine : private AuditedBlocks::Observer {
   Remains Die(int num_plans);
 
   // The blocks that the group holds while it runs, or must get to run.
-  static int64_t BlocksOf(const SequenceGroup& group, int block_size);
+  static int64_t BlocksOf(const SequenceGroup& group, const CacheGroups& groups);
   // Whether a request that has ended with this error was never in the loop's queue.
   static bool IsRefusal(const absl::Status& failure);
 

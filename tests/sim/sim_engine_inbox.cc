@@ -29,15 +29,16 @@ bool IsReport(const absl::Status& failure) {
 }  // namespace
 
 // The sequences share the whole blocks of the prompt.
-int64_t SimEngine::BlocksOf(const SequenceGroup& group, int block_size) {
+int64_t SimEngine::BlocksOf(const SequenceGroup& group, const CacheGroups& groups) {
   const Request& request = group.request();
+  const int block_size = groups.block_size();
   const int64_t num_shared = static_cast<int64_t>(request.prompt.size()) / block_size;
   int64_t num_own = group.num_rows() - group.num_sequences();  // For samples that are forked later.
   for (const auto& sequence : group.sequences()) {
     const int64_t num_all = (sequence->num_known_tokens() + block_size - 1) / block_size;
-    num_own += std::max<int64_t>(num_all - num_shared, 0);
+    num_own += std::max<int64_t>(num_all - num_shared, 0) + WindowBlocks(groups, sequence->num_known_tokens());
   }
-  return std::min(num_shared + num_own, MostBlocks(request, block_size));
+  return std::min(num_shared + num_own, MostBlocks(request, groups));
 }
 
 bool SimEngine::IsRefusal(const absl::Status& failure) {
@@ -49,7 +50,7 @@ bool SimEngine::IsRefusal(const absl::Status& failure) {
 }
 
 bool SimEngine::IsTooLarge(const Request& request) const {
-  return NumRows(request) > options_.rows || MostBlocks(request, options_.block_size) > options_.blocks;
+  return NumRows(request) > options_.rows || MostBlocks(request, options_.Groups()) > options_.blocks;
 }
 
 bool SimEngine::ExceedsContext(const Request& request) const {
@@ -258,7 +259,7 @@ int64_t SimEngine::WantedBlocks(const Live& live) const {
   if (live.has_run) return 0;
   if (caller.has_started() && caller.num_tokens() != live.num_tokens_at_adoption) return 0;
   const int num_tokens = static_cast<int>(caller.request().prompt.size() + caller.num_tokens()) + live.num_beam_tokens;
-  return NumBlocksFor(num_tokens + 1, options_.block_size);
+  return NumBlocksFor(num_tokens + 1, options_.block_size) + WindowBlocks(options_.Groups(), num_tokens + 1);
 }
 
 std::vector<Request> SimEngine::Orphans() const {
@@ -275,7 +276,7 @@ std::vector<Request> SimEngine::Orphans() const {
 absl::StatusCode SimEngine::ExpectedAdmission(const Request& request) const {
   return ExceedsContext(request) ? absl::StatusCode::kInvalidArgument
          : IsTooLarge(request)   ? absl::StatusCode::kFailedPrecondition
-         : MostBlocks(request, options_.block_size) > options_.MaxBlocksOf(request.tenant)
+         : MostBlocks(request, options_.Groups()) > options_.MaxBlocksOf(request.tenant)
              ? absl::StatusCode::kFailedPrecondition
          : num_waiting_ >= options_.queue && !ExpectedLoser(request.tenant).has_value()
              ? absl::StatusCode::kResourceExhausted
@@ -444,7 +445,7 @@ void SimEngine::OnBeginStep() {
   before_plan_ = scheduler_->counts();
   blocks_of_.clear();
   scheduler_->ForEachGroup(
-      [this](const SequenceGroup& group) { blocks_of_[group.id()] = BlocksOf(group, options_.block_size); });
+      [this](const SequenceGroup& group) { blocks_of_[group.id()] = BlocksOf(group, options_.Groups()); });
 }
 
 void SimEngine::OnPlan(const StepPlan& plan) {

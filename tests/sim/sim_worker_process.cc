@@ -193,7 +193,8 @@ void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
       inventory->digest = adopted_->digest;
     }
   } else {
-    session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
+    session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks,
+                     worker_.Description().groups);
     session_->Postpone(worker_.postpones);
     has_hidden_rows_ = false;
     poison_watch_.Reset();

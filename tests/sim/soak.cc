@@ -214,11 +214,10 @@ class Soak {
     request.generation = ServedGeneration();
     request.arrival_us = clock_.NowMicros();
     request.deadline_us = drawn.deadline == 0 ? kNever : clock_.NowMicros() + drawn.deadline * kMillisecond;
-    const PlacementRequest wanted{
-        .generation = request.generation,
-        .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-        .num_rows = NumRows(request),
-        .max_blocks = [&](const CacheGroups& groups) { return MostBlocks(request, groups.block_size()); }};
+    const PlacementRequest wanted{.generation = request.generation,
+                                  .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+                                  .num_rows = NumRows(request),
+                                  .max_blocks = [&](const CacheGroups& groups) { return MostBlocks(request, groups); }};
     std::vector<WorkerLoad> loads;
     for (const Node& node : nodes_) {
       QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), node.engine->Load(request));

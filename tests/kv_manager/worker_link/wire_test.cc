@@ -734,6 +734,7 @@ TEST(DescriptionTest, AGroupThatNoManagerKnowsIsNamed) {
   good.set_num_blocks(8);
   good.set_max_sequences(4);
   good.set_max_tokens_per_step(32);
+  good.set_orphan_hold_ms(1000);
   for (const bool is_window : {false, true}) {
     v1::CacheGroup* const group = good.add_groups();
     group->set_name(is_window ? "window 8" : "full");
@@ -747,8 +748,16 @@ TEST(DescriptionTest, AGroupThatNoManagerKnowsIsNamed) {
     change(&message);
     return std::string(DecodeDescription(message).status().message());
   };
-  EXPECT_EQ(error([](auto*) {}),
-            "worker describes the cache groups full, window 8, expected one group that keeps all tokens");
+  const std::vector<CacheGroup> groups = {{}, {.window_tokens = 8, .blocks_per_sheet = 3}};
+  const absl::StatusOr<WorkerDescription> description = DecodeDescription(good);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_EQ(description->groups, groups);
+  EXPECT_FALSE(description->keeps_rows) << "no inventory tells the sheets";
+  EXPECT_EQ(error([](auto* m) {
+              m->mutable_groups(0)->set_retention(v1::CACHE_RETENTION_WINDOW);
+              m->mutable_groups(0)->set_window_tokens(8);
+            }),
+            "worker describes groups[0].retention 2, expected 1");
   EXPECT_EQ(error([](auto* m) { m->set_protocol_version(1); }), "worker describes protocol_version 1, expected 2 .. 2");
   EXPECT_EQ(error([](auto* m) { m->set_protocol_version(3); }), "worker describes protocol_version 3, expected 1 .. 2");
   EXPECT_EQ(error([](auto* m) {
