@@ -26,12 +26,13 @@ absl::Status CheckRows(const Request& request, const SchedulerOptions& options) 
 
 // Describes for errors what the request asks for.
 std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManager& blocks) {
-  const int num_rows = NumRows(request);
+  const int num_rows = NumRows(request), num_groups = blocks.groups().size();
   return absl::StrCat(
       "prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ",
       request.is_prompt_only ? 0 : request.max_tokens,
       num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
-      ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens");
+      ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens",
+      num_groups == 1 ? "" : absl::StrCat(" in ", num_groups, " cache groups"));
 }
 
 }  // namespace

@@ -439,7 +439,7 @@ int64_t ManagerEngine::LongestSequence(GenerationId generation) const {
     const WorkerLoad load = worker.loop->load();
     if (!load.is_ready || load.is_drained_by_operator || load.generation != generation) continue;
     // The K and V of the last token are never stored.
-    longest = std::max(longest, int64_t{load.num_blocks} * load.groups.block_size() + 1);
+    longest = std::max(longest, MostTokens(load) + 1);
   }
   return longest;
 }

@@ -10,10 +10,6 @@
 namespace quire {
 namespace {
 
-int64_t PoolTokens(const WorkerLoad& worker) {
-  return static_cast<int64_t>(worker.num_blocks) * worker.groups.block_size();
-}
-
 double Load(const WorkerLoad& worker) {
   const double blocks = 1.0 - static_cast<double>(worker.num_free_blocks - worker.wanted_blocks) / worker.num_blocks;
   const double rows = worker.max_sequences == 0 ? 0 : static_cast<double>(worker.num_rows) / worker.max_sequences;
@@ -33,7 +29,7 @@ bool IsBetter(const WorkerLoad& a, const WorkerLoad& b, const PlacementRequest& 
   const bool a_holds = CanHold(a, request);
   const bool b_holds = CanHold(b, request);
   if (a_holds != b_holds) return a_holds;
-  if (!a_holds) return PoolTokens(a) > PoolTokens(b);
+  if (!a_holds) return MostTokens(a) > MostTokens(b);
   if (a.is_ready != b.is_ready) return a.is_ready;
   if (IsDelayed(a) != IsDelayed(b)) return IsDelayed(b);
   const auto worth = [&](const WorkerLoad& worker) {
@@ -62,6 +58,20 @@ bool IsIdle(const WorkerLoad& worker, int64_t num_blocks) {
 }
 
 }  // namespace
+
+int64_t MostTokens(const WorkerLoad& worker) {
+  // Group 0 alone takes a block for each block_size tokens, and a longer sequence takes no fewer blocks of any group.
+  int64_t least = 0, most = int64_t{worker.num_blocks} * worker.groups.block_size();
+  while (least < most) {
+    const int64_t middle = (least + most + 1) / 2;
+    if (worker.groups.NumBlocks(middle) <= worker.num_blocks) {
+      least = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return least;
+}
 
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
   if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;

@@ -53,6 +53,9 @@ struct PlacementRequest {
   double max_blocks_share = 1;                            // The share of a pool that its tenant may hold.
 };
 
+// Returns the number of tokens of the longest sequence for which an empty pool of the worker has room.
+int64_t MostTokens(const WorkerLoad& worker);
+
 // Returns whether an empty pool of the worker has room for the request, within the share of its tenant.
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 

@@ -44,6 +44,22 @@ TEST(RequestSizeTest, RequestBeyondThePoolCanNeverFit) {
   EXPECT_THAT(status.message(), HasSubstr("5 KV blocks of 4 tokens, the pool has 4"));
 }
 
+// 9 tokens take three blocks in group 0, and three sheets of two blocks in group 1.
+TEST(RequestSizeTest, EachCacheGroupTakesBlocks) {
+  const PagedBlockManager blocks({.num_blocks = 8,
+                                  .block_size = 4,
+                                  .groups = {{}, {.window_tokens = 6, .blocks_per_sheet = 2}},
+                                  .max_slice_tokens = 8});
+  Request request;
+  request.prompt.resize(9);
+  request.max_tokens = 1;
+  const absl::Status status = CheckCanEverFit(request, SchedulerOptions(), blocks);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("9 KV blocks of 4 tokens in 2 cache groups, the pool has 8"));
+  request.prompt.resize(8);
+  EXPECT_EQ(CheckCanEverFit(request, SchedulerOptions(), blocks), absl::OkStatus());
+}
+
 TEST(RequestSizeTest, RequestBeyondTheContextIsInvalid) {
   const absl::Status status = Check(1, 20);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -42,6 +42,17 @@ TEST(PlacementTest, APoolHoldsWhatFitsIntoTheShareOfTheTenant) {
   EXPECT_FALSE(CanHold(Ready(100), request));
 }
 
+TEST(PlacementTest, ASequenceHasAsManyTokensAsThePoolHasRoomForInAllCacheGroups) {
+  EXPECT_EQ(MostTokens(Ready(100)), 400);
+  // A window of 10 tokens and slices of 8 take at most six sheets of two blocks: 18 tokens, of which the first is the
+  // last of its sheet.
+  WorkerLoad windows = Ready(100);
+  windows.groups = CacheGroups(4, {{}, {.window_tokens = 10, .blocks_per_sheet = 2}}, /*max_slice_tokens=*/8);
+  EXPECT_EQ(MostTokens(windows), (100 - 2 * 6) * 4);
+  windows.num_blocks = 17;
+  EXPECT_EQ(MostTokens(windows), 5 * 4) << "five blocks and five sheets";
+}
+
 TEST(PlacementTest, NobodyIsChosenWhenNobodyIsReadyOrMayReturn) {
   const WorkerLoad gone = Lost(Ready(100), false);
   EXPECT_EQ(Choose({}), std::nullopt);
