@@ -139,6 +139,7 @@ absl::StatusOr<std::string> ExplainMemoryOf(const WorkerOptions& options, cuda::
   absl::StatusOr<ModelConfig> shard = ShardOf(config, /*rank=*/0, options.num_ranks);
   if (!shard.ok()) return AboutFlag("--tp", shard.status());
   config = *std::move(shard);
+  DivideLayers(options, &config);
   return options.gpu ? ExplainOnGpu(options, path, config, open_device) : ExplainOnCpu(options, path, config);
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
+#include "worker/cache_grouping.h"
 #include "worker/device_check.h"
 #include "worker/model/fp8.h"
 #include "worker/model/shard.h"
@@ -281,13 +282,13 @@ absl::StatusOr<std::string> ExplainChoice(const MemoryChoice& choice) {
   QUIRE_ASSIGN_OR_RETURN(const uint32_t num_blocks, PlanPool(choice.pool, layout, choice.limits, choice.left_bytes));
   const auto block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
   const int length = std::min(4096, choice.limits.max_context_tokens);
+  const CacheGroups groups = CacheGroupsOf(choice.limits);
   return absl::StrCat(
       "\nwith this command line\n",
       absl::StrFormat("%-12s %s in %s\n", "weights", FormatBytes(choice.weight_bytes), choice.weights),
       absl::StrFormat("%-12s %s for a sequence of %d, in %s\n", "K and V",
-                      FormatBytes(block_bytes * choice.limits.NumBlocksFor(length)), length, Name(layout.type)),
-      absl::StrFormat("%-12s %s, %s\n", "pool",
-                      PoolSummary(num_blocks, layout.block_size, choice.limits.max_context_tokens),
+                      FormatBytes(block_bytes * groups.NumBlocks(length)), length, Name(layout.type)),
+      absl::StrFormat("%-12s %s, %s\n", "pool", PoolSummary(num_blocks, groups, choice.limits.max_context_tokens),
                       FormatBytes(block_bytes * num_blocks)));
 }
 

@@ -105,6 +105,12 @@ ABSL_FLAG(int32_t, block_size, 16,
           "Tokens per block: 1, 2, 4, 8 or a multiple of 16 up to 65536. Small blocks waste less memory at the end of "
           "each sequence; large blocks take less time to look up.");
 ABSL_FLAG(
+    std::string, cache_groups, "one",
+    "How layers with a sliding window keep K and V. one: all tokens, like the other layers. windows: only the tokens "
+    "that a sequence still reads, so the pool holds more and longer sequences; then there is no prefix cache, and the "
+    "requests of a lost manager are computed again. The tokens are the same. windows needs a model in which other "
+    "layers see all tokens, and --device=cpu.");
+ABSL_FLAG(
     std::string, kv_type, "auto",
     "Precision of K and V: auto (the precision of the weights), float32, bfloat16, float16 or int8. A 16-bit type "
     "holds twice as many tokens as float32 in the same memory. int8 rounds K and V to 8 bits, with a scale for each "
@@ -337,6 +343,14 @@ absl::StatusOr<std::optional<KvType>> ReadKvType() {
                          " it must be auto, bfloat16, float16 or int8");
 }
 
+// Returns whether layers with a window keep their K and V apart.
+absl::StatusOr<bool> ReadCacheGroups() {
+  QUIRE_ASSIGN_OR_RETURN(const bool divides, FlagChoice<bool>(FLAGS_cache_groups, {{"one", false}, {"windows", true}}));
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (!divides || device == "cpu") return divides;
+  return InvalidArgument("--cache-groups is windows, with --device=", device, " it must be one");
+}
+
 absl::StatusOr<simulated::StepTimes> ReadStepTimes() {
   const std::string path = absl::GetFlag(FLAGS_simulated_step_times);
   if (path.empty()) return DefaultStepTimes();
@@ -518,6 +532,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
   options.device = absl::GetFlag(FLAGS_device);
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
+  QUIRE_ASSIGN_OR_RETURN(options.divides_by_windows, ReadCacheGroups());
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   QUIRE_ASSIGN_OR_RETURN(options.rounding, ReadRounding());

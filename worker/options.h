@@ -45,6 +45,7 @@ struct WorkerOptions {
   int max_connections;                     // Limit at `listen`.
   WebAccess web_access;                    // For `metrics_listen`.
   int block_size;
+  bool divides_by_windows = false;  // Whether layers with a window keep their K and V apart (cache_grouping.h).
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
   bool prefault;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "worker/cache_grouping.h"
 #include "worker/model/config.h"
 #include "worker/options.h"
 #include "worker/pool_size.h"
@@ -21,6 +22,11 @@ inline WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const Mode
           .block_size = options.block_size,
           .num_blocks = 0,
           .groups = config.cache_groups};
+}
+
+// Divides the layers of the model into the cache groups that the options ask for.
+inline void DivideLayers(const WorkerOptions& options, ModelConfig* config) {
+  if (options.divides_by_windows) DivideByWindows(options.block_size, options.max_tokens_per_step, config);
 }
 
 // Returns the share of a rank in `bytes` of memory of this host.

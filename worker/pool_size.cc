@@ -8,13 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/byte_size.h"
 #include "base/worker_protocol.h"
+#include "worker/cache_grouping.h"
 
 namespace quire {
 namespace {
 
 // Returns the number of blocks that the rows can fill when every sequence has the model's full context.
 int64_t UsefulBlocks(const WorkerLimits& limits) {
-  return int64_t{limits.max_sequences} * limits.NumBlocksFor(limits.max_context_tokens);
+  return limits.max_sequences * CacheGroupsOf(limits).NumBlocks(limits.max_context_tokens);
 }
 
 // Formats a size as in "2048 bytes (2.0 KiB)".

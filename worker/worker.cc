@@ -22,6 +22,7 @@
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "worker/cache_grouping.h"
 #include "worker/description.h"
 #include "worker/device_check.h"
 #include "worker/gpu_memory.h"
@@ -214,6 +215,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
     if (!shard.ok()) return AboutFlag("--tp", shard.status());
     config = *std::move(shard);
   }
+  DivideLayers(options, &config);
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
@@ -225,6 +227,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   if (!options.gpu) QUIRE_RETURN_IF_ERROR(CheckHostMemory(options, config, layout));
   QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.rounding,
                                            options.long_context, options.rank.value_or(0), options.num_ranks));
+  DivideLayers(options, &model_->config);
   return absl::OkStatus();
 }
 
@@ -253,8 +256,8 @@ absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, co
     pool.default_fraction = kGpuMemoryFraction;
   }
   QUIRE_ASSIGN_OR_RETURN(limits.num_blocks, PlanPool(pool, layout, limits, pool_bytes));
-  const int full_context = limits.NumBlocksFor(limits.max_context_tokens);
-  if (limits.num_blocks < static_cast<uint32_t>(full_context)) {
+  const int64_t full_context = CacheGroupsOf(limits).NumBlocks(limits.max_context_tokens);
+  if (limits.num_blocks < full_context) {
     QUIRE_LOG(kWarning) << "the pool has " << limits.num_blocks << " blocks; a sequence of the model's full context, "
                         << limits.max_context_tokens << " tokens, needs " << full_context;
   }
@@ -353,9 +356,10 @@ std::string Worker::Summary() const {
     absl::StrAppend(&text, "  rank    ", ranks_->place().rank, " of ", ranks_->place().size, " of group ",
                     ranks_->place().group_id, "\n");
   }
-  absl::StrAppend(&text, "  device  ", backend_->Description(), "\n  pool    ",
-                  PoolSummary(storage_->num_blocks(), layout.block_size, config.max_position_embeddings), ", ",
-                  FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  absl::StrAppend(
+      &text, "  device  ", backend_->Description(), "\n  pool    ",
+      PoolSummary(storage_->num_blocks(), CacheGroupsOf(executor_->limits()), config.max_position_embeddings), ", ",
+      FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

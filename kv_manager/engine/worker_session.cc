@@ -188,7 +188,7 @@ void WorkerSession::LogJoined() {
   if (!joined_.has_value()) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
                    << Named("epoch", joined_->epoch) << ", model " << description_->model_name << ", "
-                   << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
+                   << PoolSummary(description_->num_blocks, pool_->blocks()->groups(), description_->max_context_tokens)
                    << ", " << description_->max_sequences << " rows, " << description_->device << "; "
                    << Counted(joined_->num_requests, "request") << " waited for it";
   joined_.reset();

@@ -132,6 +132,8 @@ TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, KvType::kBFloat16);
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=int8"}).kv_type, KvType::kInt8);
   EXPECT_EQ(OptionsOf({"--model=x", "--device=cuda", "--kv-type=int8"}).kv_type, KvType::kInt8);
+  EXPECT_FALSE(OptionsOf({"--model=x"}).divides_by_windows);
+  EXPECT_TRUE(OptionsOf({"--model=x", "--cache-groups=windows"}).divides_by_windows);
 }
 
 TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
@@ -220,6 +222,9 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--num-blocks=4", "--kv-bytes=1GiB"}, "exclude each other"},
       {{"--model=x", "--kv-type=int4"},
        "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16, int8"},
+      {{"--model=x", "--cache-groups=two"}, "--cache-groups is 'two', it must be one of one, windows"},
+      {{"--model=x", "--device=cuda", "--cache-groups=windows"},
+       "--cache-groups is windows, with --device=cuda it must be one"},
       {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8, int4"},
       {{"--model=x", "--int4-inputs=bf16"}, "--int4-inputs is 'bf16', it must be one of int8, bfloat16, float32"},
       {{"--model=x", "--quantize=int8", "--device=simulated"},

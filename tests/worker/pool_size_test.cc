@@ -38,6 +38,14 @@ TEST(PoolSizeTest, TheDefaultIsHalfTheMemoryButNotMoreThanTheRowsCanFill) {
   EXPECT_EQ(*PlanPool({}, kLayout, kLimits, 2048 * 1000), 14u);
 }
 
+// A sequence of 100 tokens takes 7 blocks for the layers that keep all tokens. For the others it has six sheets of
+// three blocks: a slice of 64 tokens with a window of 16 reads and writes 80 tokens.
+TEST(PoolSizeTest, RowsFillOnlyWhatTheirWindowsKeep) {
+  WorkerLimits limits = kLimits;
+  limits.groups.push_back({.window_tokens = 16, .blocks_per_sheet = 3});
+  EXPECT_EQ(*PlanPool({}, kLayout, limits, 2048 * 1000), 2u * (7 + 3 * 6));
+}
+
 absl::Status Refusal(const PoolRequest& request, int64_t available_bytes) {
   return PlanPool(request, kLayout, kLimits, available_bytes).status();
 }
