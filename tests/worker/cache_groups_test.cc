@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A worker whose layers keep K and V in several cache groups. Its results have the same bits as those of a worker with
-// one group, although every block that no slice may read is full of NaNs.
+// one group, although every block that no slice may read is full of NaNs, and whatever a scheduler does with its
+// blocks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,10 @@
 #include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated_device.h"
+#include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/worker_link/wire.h"
+#include "scheduler/request_size.h"
+#include "scheduler/scheduler.h"
 #include "tests/random.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/plan_builder.h"
@@ -37,7 +44,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr int kContext = 384, kVocabulary = 96, kMaxSequences = 4, kMaxTokens = 64;
-constexpr uint32_t kNumBlocks = 400;
+constexpr uint32_t kNumBlocks = 400, kNumHostBlocks = 128;
 
 // Where a layer keeps its K and V, and which tokens it sees.
 struct LayerPlace {
@@ -135,9 +142,10 @@ class GroupWorker {
                .vocab_size = kVocabulary,
                .block_size = device.block_size,
                .num_blocks = kNumBlocks,
+               .num_host_blocks = kNumHostBlocks,
                .groups = config.cache_groups};
     auto storage = BlockStorage::Create(backend_.get(), LayoutOf(config, device.block_size, device.kv_type), kNumBlocks,
-                                        /*num_host_blocks=*/0, /*prefault=*/false);
+                                        kNumHostBlocks, /*prefault=*/false);
     QUIRE_CHECK(storage.ok()) << storage.status();
     storage_ = *std::move(storage);
     auto executor = Executor::Create(backend_.get(), model_.get(), storage_.get(), limits_, /*max_logit_rows=*/64);
@@ -162,6 +170,7 @@ class GroupWorker {
   }
 
   const WorkerLimits& limits() const { return limits_; }
+  int vocab_size() const { return model_->config.vocab_size; }
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -304,6 +313,143 @@ TEST_P(CacheGroupsTest, NoBlockBehindAWindowChangesABit) {
 
 INSTANTIATE_TEST_SUITE_P(All, CacheGroupsTest,
                          ::testing::Combine(::testing::ValuesIn(Devices()), ::testing::ValuesIn(Arrangements())),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
+
+// What a request has told by position and sample: tokens with their logprobs, and how the samples have ended.
+struct Answers {
+  std::map<std::tuple<RequestId, int, int>, ScoredToken> tokens;
+  std::map<std::tuple<RequestId, int>, std::vector<ScoredToken>> prompt_logprobs;
+  std::map<std::tuple<RequestId, int>, std::pair<FinishReason, float>> ends;
+};
+
+// Requests with samples, beams and logprobs.
+std::vector<Request> RandomRequests() {
+  Random random(7);
+  std::vector<Request> requests;
+  for (int i = 0; i < 14; ++i) {
+    Request request;
+    request.id = RequestId{static_cast<uint64_t>(i + 1)};
+    const int length = i % 3 == 0 ? random.Between(100, 200) : random.Between(1, 60);
+    for (int k = 0; k < length; ++k) request.prompt.push_back(random.Between(3, kVocabulary - 1));
+    request.max_tokens = random.Between(30, 100);
+    request.sampling.seed = random.Next();
+    request.sampling.temperature = 1;
+    request.sampling.num_logprobs = 2;
+    if (i % 5 == 1) request.sampling.num_prompt_logprobs = 1;
+    if (i % 6 == 1) request.num_samples = 2;
+    if (i % 6 == 4) request.beam = BeamParams{.width = 2, .num_return = 2};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// Runs the requests with two plans in flight.
+Answers RunScheduled(const std::vector<Request>& requests, const PagedBlockManagerOptions& block_options,
+                     GroupWorker* worker, SchedulerCounts* counts) {
+  PagedBlockManager blocks(block_options);
+  SchedulerOptions options;
+  options.max_sequences = kMaxSequences;
+  options.max_tokens_per_step = kMaxTokens;
+  options.max_chunk_tokens = block_options.max_slice_tokens;
+  options.max_context_tokens = kContext;
+  options.watermark = 0;
+  Scheduler scheduler(options, &blocks);
+  for (const Request& request : requests) {
+    const absl::Status status = scheduler.Submit(request);
+    QUIRE_CHECK(status.ok()) << status;
+  }
+  PlanEncoder encoder(PlanEncoder::Answers::kResults, worker->limits().groups);
+  std::deque<std::pair<v1::StepPlan, ExpectedResult>> sent;
+  Answers answers;
+  for (;;) {
+    const StepPlan plan = scheduler.Plan();
+    if (!plan.empty()) {
+      v1::StepPlan encoded;
+      ExpectedResult expected = encoder.Encode(plan, &encoded);
+      sent.emplace_back(std::move(encoded), std::move(expected));
+      if (sent.size() < 2) continue;
+    }
+    if (sent.empty()) break;
+    const auto run = worker->Run(sent.front().first);
+    QUIRE_CHECK(run.ok()) << run.status();
+    auto result = DecodeStepResult(*run, std::move(sent.front().second), worker->vocab_size());
+    QUIRE_CHECK(result.ok()) << result.status();
+    sent.pop_front();
+    const StepOutput output = scheduler.Commit(*std::move(result));
+    QUIRE_CHECK(output.failed.empty());
+    for (const Emission& token : output.emissions) {
+      answers.tokens[{token.request, token.sample_index, token.position}] = token.token;
+    }
+    for (const PromptLogprobs& part : output.prompt_logprobs) {
+      for (size_t i = 0; i < part.tokens.size(); ++i) {
+        answers.prompt_logprobs[{part.request, part.first_position + static_cast<int>(i)}] = {part.tokens[i]};
+      }
+    }
+    for (const Finished& end : output.finished) {
+      answers.ends[{end.request, end.sample_index}] = {end.reason, end.score};
+    }
+  }
+  QUIRE_CHECK_EQ(blocks.counts().used, 0);
+  *counts = scheduler.counts();
+  QUIRE_CHECK_EQ(counts->waiting + counts->running, 0);
+  return answers;
+}
+
+class ScheduledGroupsTest : public ::testing::TestWithParam<std::tuple<Device, Arrangement>> {};
+
+// The pools have room for the largest request alone.
+TEST_P(ScheduledGroupsTest, ForksBeamsSwapsAndPreemptionsChangeNoBit) {
+  const auto& [device, arrangement] = GetParam();
+  const std::vector<Request> requests = RandomRequests();
+  GroupWorker one(device, arrangement, /*has_groups=*/false);
+  SchedulerCounts counts;
+  const Answers expected = RunScheduled(
+      requests, {.num_blocks = kNumBlocks, .block_size = device.block_size, .has_prefix_cache = false}, &one, &counts);
+  EXPECT_GT(expected.tokens.size(), 300u);
+  EXPECT_EQ(counts.preemptions, 0);
+  for (const int chunk : {5, kMaxTokens}) {
+    for (const int num_host_blocks : {0, static_cast<int>(kNumHostBlocks)}) {
+      SCOPED_TRACE(absl::StrCat("slices of ", chunk, ", ", num_host_blocks, " host blocks"));
+      const CacheGroups groups(device.block_size, arrangement.groups, chunk);
+      int64_t num_blocks = 0;
+      for (const Request& request : requests) num_blocks = std::max(num_blocks, MaxBlocks(request, groups));
+      ASSERT_LE(num_blocks, kNumBlocks);
+      GroupWorker several(device, arrangement, /*has_groups=*/true);
+      const Answers actual = RunScheduled(requests,
+                                          {.num_blocks = static_cast<int>(num_blocks),
+                                           .block_size = device.block_size,
+                                           .groups = arrangement.groups,
+                                           .max_slice_tokens = chunk,
+                                           .num_host_blocks = num_host_blocks},
+                                          &several, &counts);
+      EXPECT_EQ(actual.tokens, expected.tokens);
+      EXPECT_EQ(actual.prompt_logprobs, expected.prompt_logprobs);
+      EXPECT_EQ(actual.ends, expected.ends);
+      EXPECT_GT(counts.preemptions, 0) << "the pool was meant to be too small";
+      EXPECT_GT(counts.forks, 0);
+      EXPECT_EQ(counts.swap_outs > 0, num_host_blocks > 0);
+    }
+  }
+}
+
+// The device and the type of K and V matter little here: the attention of all of them was compared above.
+std::vector<Device> ScheduledDevices() {
+  const std::vector<Device> devices = Devices();
+  return {devices[0], devices[2], devices[3]};
+}
+
+// A manager keeps block tables of all tokens, so a window does not stand alone.
+std::vector<Arrangement> ScheduledArrangements() {
+  std::vector<Arrangement> arrangements = Arrangements();
+  std::erase_if(arrangements, [](const Arrangement& each) { return each.groups[0].window_tokens > 0; });
+  return arrangements;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ScheduledGroupsTest,
+                         ::testing::Combine(::testing::ValuesIn(ScheduledDevices()),
+                                            ::testing::ValuesIn(ScheduledArrangements())),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
