@@ -37,7 +37,7 @@ struct Layer {
 
 const std::map<std::string, Layer>& Layers() {
   static const auto* layers = new std::map<std::string, Layer>{
-      {"base", {{"base"}, {"absl/", "curl/", "yaml-cpp/"}}},
+      {"base", {{"base"}, {"absl/", "curl/", "nlohmann/", "yaml-cpp/"}}},
       {"grammar", {{"base", "grammar", "quire"}, {"absl/", "nlohmann/", "utf8proc"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/", "Python.h", "ucp/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
