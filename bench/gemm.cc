@@ -139,10 +139,8 @@ class SourceMatrix {
     BenchRandom random(1);
     bytes_.resize(count / block.columns * block.bytes);
     for (char& byte : bytes_) byte = static_cast<char>(random.Next());
-    const Float16 one = ToFloat16(1);
     for (size_t at = 0; at < bytes_.size(); at += block.bytes) {
-      std::memcpy(&bytes_[type == BlockType::kQ6_K ? at + block.bytes - sizeof(one) : at], &one, sizeof(one));
-      if (block.has_minima) std::memcpy(&bytes_[at + sizeof(one)], &one, sizeof(one));
+      SetBlockScale(type, /*scale=*/1, /*minimum=*/1, reinterpret_cast<uint8_t*>(&bytes_[at]));
     }
   }
   int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }

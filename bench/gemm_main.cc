@@ -76,7 +76,9 @@ absl::StatusOr<GemmOptions> OptionsOfFlags() {
                                                                     {"q8_0", cpu::WeightFormat::kQ8_0},
                                                                     {"q4_k", cpu::WeightFormat::kQ4_K},
                                                                     {"q5_k", cpu::WeightFormat::kQ5_K},
-                                                                    {"q6_k", cpu::WeightFormat::kQ6_K}}));
+                                                                    {"q6_k", cpu::WeightFormat::kQ6_K},
+                                                                    {"iq4_nl", cpu::WeightFormat::kIQ4_NL},
+                                                                    {"mxfp4", cpu::WeightFormat::kMXFP4}}));
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_tokens), ',')) {
     int count;
     if (!absl::SimpleAtoi(text, &count) || count < 1 || count > 1 << 16) {

@@ -3,6 +3,7 @@
 #include "kernels/blocks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace quire {
@@ -10,10 +11,10 @@ namespace {
 
 constexpr int kScaleBytes = 12;  // Scales and minima of the eight groups of a block of kQ4_K or kQ5_K.
 
-Float16 HalfAt(const uint8_t* bytes) {
+float HalfAt(const uint8_t* bytes) {
   Float16 half;
   memcpy(&half, bytes, sizeof(half));
-  return half;
+  return ToFloat(half);
 }
 
 // Scale, 32 numbers.
@@ -68,6 +69,19 @@ void UnpackQ6(const uint8_t* block, BlockNumbers* numbers) {
   }
 }
 
+// Scale, 16 bytes of codes: the low halves are the first 16 columns, and the high halves are the others.
+void UnpackCodes(BlockType type, const uint8_t* block, BlockNumbers* numbers) {
+  constexpr int kHalf = 16;
+  const bool has_byte = type == BlockType::kMXFP4;
+  numbers->scale = has_byte ? std::ldexp(1.0f, int{block[0]} - kMXFP4ScaleBias) : HalfAt(block);
+  numbers->scales[0] = 1;
+  const uint8_t* const codes = block + (has_byte ? 1 : sizeof(Float16));
+  for (int i = 0; i < kHalf; ++i) {
+    numbers->numbers[i] = CodedNumbers(type)[codes[i] & 15];
+    numbers->numbers[i + kHalf] = CodedNumbers(type)[codes[i] >> 4];
+  }
+}
+
 }  // namespace
 
 void UnpackBlock(BlockType type, const uint8_t* block, BlockNumbers* numbers) {
@@ -80,7 +94,21 @@ void UnpackBlock(BlockType type, const uint8_t* block, BlockNumbers* numbers) {
       return UnpackGroups(block, /*has_fifth_bits=*/true, numbers);
     case BlockType::kQ6_K:
       return UnpackQ6(block, numbers);
+    case BlockType::kIQ4_NL:
+    case BlockType::kMXFP4:
+      return UnpackCodes(type, block, numbers);
   }
+}
+
+void SetBlockScale(BlockType type, float scale, float minimum, uint8_t* block) {
+  const BlockShape shape = ShapeOf(type);
+  if (type == BlockType::kMXFP4) {
+    const int power = scale == 0 ? 0 : std::ilogb(scale) + kMXFP4ScaleBias;
+    block[shape.scale_at] = uint8_t(std::clamp(power, 0, kMaxMXFP4Scale));
+    return;
+  }
+  const Float16 halves[] = {ToFloat16(scale), ToFloat16(minimum)};
+  memcpy(block + shape.scale_at, halves, shape.has_minima ? sizeof(halves) : sizeof(Float16));
 }
 
 }  // namespace quire

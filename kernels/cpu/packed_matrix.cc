@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/table/kernel_table.h"
 #include "kernels/half_float.h"
@@ -145,6 +146,10 @@ void WithBlockType(BlockType type, F&& f) {
       return f.template operator()<BlockType::kQ5_K>();
     case BlockType::kQ6_K:
       return f.template operator()<BlockType::kQ6_K>();
+    case BlockType::kIQ4_NL:
+      return f.template operator()<BlockType::kIQ4_NL>();
+    case BlockType::kMXFP4:
+      return f.template operator()<BlockType::kMXFP4>();
   }
 }
 // The place of the four bytes of a row in a line of a unit. `line` counts the lines of all groups.
@@ -161,13 +166,54 @@ constexpr bool HasPackedBytes(BlockType type) {
   return BlockPanelOf(type).unit_bytes() == kPanelColumns * ShapeOf(type).packed_bytes;
 }
 static_assert(HasPackedBytes(BlockType::kQ8_0) && HasPackedBytes(BlockType::kQ4_K) &&
-              HasPackedBytes(BlockType::kQ5_K) && HasPackedBytes(BlockType::kQ6_K));
+              HasPackedBytes(BlockType::kQ5_K) && HasPackedBytes(BlockType::kQ6_K) &&
+              HasPackedBytes(BlockType::kIQ4_NL) && HasPackedBytes(BlockType::kMXFP4));
+
+// The type of scales in panels, which holds them exactly.
+template <BlockType kType>
+using PanelScale = std::conditional_t<kType == BlockType::kMXFP4, BFloat16, Float16>;
+
+template <typename T>
+void StoreAs(float value, uint8_t* to) {
+  T stored;
+  FromFloat(value, &stored);
+  memcpy(to, &stored, sizeof(stored));
+}
+
+// The code of each number, as a byte.
+struct NumberCodes {
+  uint8_t of[256];
+};
+template <BlockType kType>
+constexpr NumberCodes CodesOfNumbers() {
+  NumberCodes codes{};
+  for (int code = 15; code >= 0; --code) codes.of[uint8_t(CodedNumbers(kType)[code])] = uint8_t(code);
+  return codes;
+}
+
+// Returns what a panel holds for a number.
+template <BlockType kType>
+int BitsOf(int8_t number) {
+  if constexpr (CodedNumbers(kType) == nullptr)
+    return number + NumberOffset(kType);
+  else {
+    static constexpr NumberCodes kCodes = CodesOfNumbers<kType>();
+    return kCodes.of[uint8_t(number)];
+  }
+}
+template <BlockType kType>
+int NumberOf(int bits) {
+  if constexpr (CodedNumbers(kType) == nullptr)
+    return bits - NumberOffset(kType);
+  else
+    return CodedNumbers(kType)[bits];
+}
 
 template <BlockType kType>
 void PackBlock(const BlockNumbers& block, int row, uint8_t* unit) {
   constexpr BlockPanel kLayout = BlockPanelOf(kType);
-  memcpy(unit + row * sizeof(Float16), &block.scale, sizeof(Float16));
-  if (kLayout.has_minima) memcpy(unit + kLayout.minima() + row * sizeof(Float16), &block.minimum, sizeof(Float16));
+  StoreAs<PanelScale<kType>>(block.scale, unit + row * sizeof(Float16));
+  if (kLayout.has_minima) StoreAs<Float16>(block.minimum, unit + kLayout.minima() + row * sizeof(Float16));
   for (int group = 0; kLayout.num_groups() > 1 && group < kLayout.num_groups(); ++group) {
     unit[SmallAt(kLayout.small_scales(), group, row)] = uint8_t(block.scales[group]);
     if (kLayout.has_minima) unit[SmallAt(kLayout.small_minima(), group, row)] = block.minima[group];
@@ -175,7 +221,7 @@ void PackBlock(const BlockNumbers& block, int row, uint8_t* unit) {
   for (int k = 0; k < kLayout.unit; ++k) {
     uint8_t* const line = unit + LineAt(kLayout, k / kLayout.line_columns, row);
     const LinePlace place = PlaceInLine<kType>(k % kLayout.line_columns);
-    const int number = block.numbers[k] + NumberOffset(kType);
+    const int number = BitsOf<kType>(block.numbers[k]);
     if (kType == BlockType::kQ8_0) {
       line[place.byte] = uint8_t(number);
       continue;
@@ -204,8 +250,7 @@ void PackBlocks(const BlockMatrixView& matrix, int from_row, int row, char* pane
 template <BlockType kType>
 void CopyUnit(const uint8_t* unit, int row, float* y) {
   constexpr BlockPanel kLayout = BlockPanelOf(kType);
-  const auto half_at = [&](int offset) {
-    Float16 half;
+  const auto half_at = [&]<typename Half>(int offset, Half half) {
     memcpy(&half, unit + offset + row * sizeof(half), sizeof(half));
     return ToFloat(half);
   };
@@ -213,8 +258,9 @@ void CopyUnit(const uint8_t* unit, int row, float* y) {
     return kLayout.num_groups() == 1 ? 1.0f : float(int8_t(unit[SmallAt(offset, group, row)]));
   };
   for (int group = 0; group < kLayout.num_groups(); ++group) {
-    const float scale = half_at(0) * small_at(kLayout.small_scales(), group);
-    const float minimum = kLayout.has_minima ? half_at(kLayout.minima()) * small_at(kLayout.small_minima(), group) : 0;
+    const float scale = half_at(0, PanelScale<kType>{}) * small_at(kLayout.small_scales(), group);
+    const float minimum =
+        kLayout.has_minima ? half_at(kLayout.minima(), Float16{}) * small_at(kLayout.small_minima(), group) : 0;
     for (int k = group * kLayout.group; k < (group + 1) * kLayout.group; ++k) {
       const uint8_t* const line = unit + LineAt(kLayout, k / kLayout.line_columns, row);
       const LinePlace place = PlaceInLine<kType>(k % kLayout.line_columns);
@@ -223,7 +269,7 @@ void CopyUnit(const uint8_t* unit, int row, float* y) {
         const int upper = line[place.upper_byte] >> place.upper_shift & ((1 << (NumberBits(kType) - 4)) - 1);
         number = (number >> place.shift & 15) | upper << 4;
       }
-      *y++ = scale * float(number - NumberOffset(kType)) - minimum;
+      *y++ = scale * float(NumberOf<kType>(number)) - minimum;
     }
   }
 }

@@ -121,8 +121,8 @@ void ReadBlocks(BlockMatrix* w) {
     BlockNumbers block;
     UnpackBlock(w->type, &w->blocks[at], &block);
     w->numbers.insert(w->numbers.end(), block.numbers, block.numbers + shape.columns);
-    w->scales.push_back(ToFloat(block.scale));
-    if (shape.has_minima) w->minima.push_back(ToFloat(block.minimum));
+    w->scales.push_back(block.scale);
+    if (shape.has_minima) w->minima.push_back(block.minimum);
     for (int group = 0; group < shape.columns / shape.group; ++group) {
       w->small_scales.push_back(block.scales[group]);
       if (shape.has_minima) w->small_minima.push_back(block.minima[group]);

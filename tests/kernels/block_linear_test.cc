@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,26 +21,24 @@ namespace {
 using reference::BlockLinear;
 using reference::BlockMatrix;
 
-constexpr BlockType kTypes[] = {BlockType::kQ8_0, BlockType::kQ4_K, BlockType::kQ5_K, BlockType::kQ6_K};
+constexpr BlockType kTypes[] = {BlockType::kQ8_0, BlockType::kQ4_K,   BlockType::kQ5_K,
+                                BlockType::kQ6_K, BlockType::kIQ4_NL, BlockType::kMXFP4};
 
 const char* TypeName(BlockType type) {
-  constexpr const char* kNames[] = {"q8_0", "q4_k", "q5_k", "q6_k"};
+  constexpr const char* kNames[] = {"q8_0", "q4_k", "q5_k", "q6_k", "iq4_nl", "mxfp4"};
   return kNames[int(type)];
 }
 
-// Every bit of the blocks is random, except in the scales in float16, which are small numbers of both signs.
+// Every bit of the blocks is random, except in the scales, which are small numbers of both signs, or powers of two.
 BlockMatrix RandomMatrix(BlockType type, int rows, int cols, Random* random) {
   const BlockShape shape = ShapeOf(type);
   BlockMatrix w = {.type = type, .blocks = {}, .rows = rows, .cols = cols};
   w.blocks.resize(size_t(rows) * size_t(cols / shape.columns * shape.bytes));
   for (uint8_t& byte : w.blocks) byte = uint8_t(random->Int(0, 255));
   for (size_t at = 0; at < w.blocks.size(); at += size_t(shape.bytes)) {
-    const auto put = [&](int place) {
-      const Float16 scale = ToFloat16(float(random->Int(-1000, 1000)) * 1e-5f);
-      memcpy(&w.blocks[at + size_t(place)], &scale, sizeof(scale));
-    };
-    put(type == BlockType::kQ6_K ? shape.bytes - 2 : 0);
-    if (shape.has_minima) put(2);
+    const auto scale = [&] { return float(random->Int(-1000, 1000)) * 1e-5f; };
+    const float minimum = shape.has_minima ? scale() : 0;
+    SetBlockScale(type, scale(), minimum, &w.blocks[at]);
   }
   ReadBlocks(&w);
   return w;
@@ -117,9 +116,7 @@ TEST_P(BlockLinearTest, TheLargestSumsAreExact) {
     BlockMatrix w = {.type = type(), .blocks = {}, .rows = rows, .cols = cols};
     w.blocks.assign(size_t(rows) * size_t(cols / step() * ShapeOf(type()).bytes), uint8_t(byte));
     for (size_t at = 0; at < w.blocks.size(); at += size_t(ShapeOf(type()).bytes)) {
-      const Float16 one = ToFloat16(1);
-      memcpy(&w.blocks[at + (type() == BlockType::kQ6_K ? size_t(ShapeOf(type()).bytes) - 2 : 0)], &one, sizeof(one));
-      if (ShapeOf(type()).has_minima) memcpy(&w.blocks[at + 2], &one, sizeof(one));
+      SetBlockScale(type(), /*scale=*/1, /*minimum=*/1, &w.blocks[at]);
     }
     ReadBlocks(&w);
     const auto packed = Pack(backend.get(), w);
@@ -241,6 +238,29 @@ TEST_P(BlockLinearTest, AnEmbeddingReadsItsRowsFromTheBlocks) {
   for (size_t i = 0; i < y.size(); ++i) {
     const int n = tokens[i / cols], k = int(i % cols);
     ASSERT_EQ(y[i], w.Weight(n, k)) << "row " << n << ", column " << k;
+  }
+}
+
+// Scales of all sizes, down to numbers of float32 without all of their bits.
+TEST(Mxfp4Test, EveryScaleIsAPowerOfTwo) {
+  const auto backend = cpu::MakeCpuBackend(1, cpu::SupportedIsas().front());
+  const int rows = kMaxMXFP4Scale + 1, cols = 32;
+  BlockMatrix w = {.type = BlockType::kMXFP4, .blocks = {}, .rows = rows, .cols = cols};
+  for (int scale = 0; scale < rows; ++scale) {
+    w.blocks.push_back(uint8_t(scale));
+    for (int i = 0; i < cols / 2; ++i) w.blocks.push_back(uint8_t(i | 7 << 4));
+  }
+  const auto packed = Pack(backend.get(), w);
+  std::vector<int32_t> tokens(rows);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::vector<float> y(size_t(rows) * cols);
+  backend->Embed(*packed, tokens.data(), rows, 1, y.data());
+  constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  for (int scale = 0; scale < rows; ++scale) {
+    for (int k = 0; k < cols; ++k) {
+      const double number = kNumbers[k < cols / 2 ? k : 7];
+      ASSERT_EQ(y[size_t(scale * cols + k)], float(std::ldexp(number, scale - 127))) << scale << ", column " << k;
+    }
   }
 }
 

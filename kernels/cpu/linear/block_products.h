@@ -41,6 +41,11 @@ QUIRE_INLINE __m512i UpperBits(__m512i high, int mask) {
   const __m512i moved = kFrom < 4 ? _mm512_slli_epi16(high, 4 - kFrom) : _mm512_srli_epi16(high, kFrom - 4);
   return _mm512_and_si512(moved, _mm512_set1_epi8(char(mask)));
 }
+// Returns the entries of a table of 16 bytes for codes in [0, 15].
+QUIRE_INLINE NibbleQuads LookUp(const uint8_t* table, const NibbleQuads& codes) {
+  const __m512i tables = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm512_shuffle_epi8(tables, codes.v)};
+}
 template <int kFrom>
 QUIRE_INLINE NibbleQuads JoinBits(const NibbleQuads& low, const NibbleQuads& high, int mask) {
   return {_mm512_or_si512(low.v, UpperBits<kFrom>(high.v, mask))};
@@ -100,6 +105,10 @@ QUIRE_INLINE __m256i UpperBits(__m256i high, int mask) {
   const __m256i moved = kFrom < 4 ? _mm256_slli_epi16(high, 4 - kFrom) : _mm256_srli_epi16(high, kFrom - 4);
   return _mm256_and_si256(moved, _mm256_set1_epi8(char(mask)));
 }
+QUIRE_INLINE NibbleQuads LookUp(const uint8_t* table, const NibbleQuads& codes) {
+  const __m256i tables = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(tables, codes.lo), _mm256_shuffle_epi8(tables, codes.hi)};
+}
 template <int kFrom>
 QUIRE_INLINE NibbleQuads JoinBits(const NibbleQuads& low, const NibbleQuads& high, int mask) {
   return {_mm256_or_si256(low.lo, UpperBits<kFrom>(high.lo, mask)),
@@ -135,6 +144,15 @@ QUIRE_INLINE IntVec Subtract(IntVec a, IntVec b, int shift) {
 
 QUIRE_INLINE NibbleQuads LoadLine(const uint8_t* p) {
   return LoadQuads(p);
+}
+QUIRE_INLINE NibbleQuads LookUp(const uint8_t* table, const NibbleQuads& codes) {
+  NibbleQuads result;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t word = codes.v[i];
+    result.v[i] = uint32_t{table[word & 255]} | uint32_t{table[word >> 8 & 255]} << 8 |
+                  uint32_t{table[word >> 16 & 255]} << 16 | uint32_t{table[word >> 24]} << 24;
+  }
+  return result;
 }
 template <int kFrom>
 QUIRE_INLINE NibbleQuads JoinBits(const NibbleQuads& low, const NibbleQuads& high, int mask) {
@@ -173,22 +191,45 @@ QUIRE_INLINE IntVec Subtract(IntVec a, IntVec b, int shift) {
 
 #endif
 
+// The numbers of codes with NumberOffset, or their low or their high halves.
+enum class NumberPart { kWhole, kLow, kHigh };
+struct CodeTable {
+  alignas(16) uint8_t numbers[16];
+};
+template <BlockType kType, NumberPart kPart>
+constexpr CodeTable MakeCodeTable() {
+  CodeTable table{};
+  for (int code = 0; code < 16; ++code) {
+    const int number = CodedNumbers(kType)[code] + NumberOffset(kType);
+    table.numbers[code] = uint8_t(kPart == NumberPart::kWhole ? number
+                                  : kPart == NumberPart::kLow ? number & 15
+                                                              : number >> 4);
+  }
+  return table;
+}
+template <BlockType kType, NumberPart kPart>
+constexpr CodeTable kCodeTable = MakeCodeTable<kType, kPart>();
+
 // Reads the numbers of a type. A group is kSpans spans of kSpanQuads quads whose sums fit into SpanSums. With words, a
-// group of kQ8_0 has each quad twice: in the first span the low halves of its bytes, in the second one the high halves.
+// group of numbers of 8 bits has each quad twice: in the first spans the low halves of its bytes, in the others the
+// high halves.
 template <BlockType kType>
 struct BlockNumberReader {
   static constexpr BlockPanel kPanel = BlockPanelOf(kType);
-  static constexpr bool kHasHalves = kAddsWords && kType == BlockType::kQ8_0;
+  static constexpr bool kHasCodes = CodedNumbers(kType) != nullptr;
+  static constexpr bool kHasHalves = kAddsWords && LargestNumber(kType) > 127;
   // Offsets as constants, because a call could become a symbol that several instruction sets define.
   static constexpr int kLineBytes = kPanel.line_bytes, kLineQuads = kPanel.line_columns / 4;
   static constexpr int kGroupBytes = kPanel.group_bytes(), kGroupQuads = kPanel.group / 4;
-  static constexpr int kBits = kHasHalves ? 4 : NumberBits(kType);
-  static constexpr int kPairSum = ((1 << kBits) - 1) * 127 * 2;
+  static constexpr int kLargest = kHasHalves ? 15 : LargestNumber(kType);
+  static constexpr int kPairSum = kLargest * 127 * 2;
   static constexpr int kMostQuads = kAddsWords ? int(std::bit_floor(32767u / unsigned(kPairSum))) : kGroupQuads;
   static constexpr int kSpanQuads = kMostQuads < kGroupQuads ? kMostQuads : kGroupQuads;
   static constexpr int kSpans = kGroupQuads / kSpanQuads * (kHasHalves ? 2 : 1);
   static_assert(kSpanQuads > 0);
 
+  // Whether a span has high halves, whose sum counts 16 times.
+  static constexpr bool IsHigh(int span) { return kHasHalves && span * kSpanQuads >= kGroupQuads; }
   // The quad of x that quad kQuad of the spans multiplies.
   static constexpr int InputQuad(int quad) { return quad % kGroupQuads; }
   // `lines` are those of a group of a panel.
@@ -196,7 +237,12 @@ struct BlockNumberReader {
   static QUIRE_INLINE NibbleQuads Read(const uint8_t* lines, int half) {
     const uint8_t* const line = lines + (kQuad % kGroupQuads / kLineQuads * 2 + half) * kLineBytes;
     constexpr int kInLine = kQuad % kLineQuads;
-    if constexpr (kHasHalves) {
+    if constexpr (kHasCodes) {
+      constexpr NumberPart kPart = !kHasHalves            ? NumberPart::kWhole
+                                   : kQuad >= kGroupQuads ? NumberPart::kHigh
+                                                          : NumberPart::kLow;
+      return LookUp(kCodeTable<kType, kPart>.numbers, LoadNibbles<kInLine % 2 != 0>(line));
+    } else if constexpr (kHasHalves) {
       return LoadNibbles<(kQuad >= kGroupQuads)>(line);
     } else if constexpr (kType == BlockType::kQ8_0) {
       return LoadLine(line);

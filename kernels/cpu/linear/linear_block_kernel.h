@@ -32,7 +32,7 @@ constexpr int kMaxBlockRows = kRegisters >= 32 ? 6 : kRegisters >= 8 ? 4 : 2;
 constexpr int kTileHalves = kRegisters >= 32 ? kPanelHalves : 1;
 
 template <BlockType kType>
-constexpr int kSumBytes = kType == BlockType::kQ8_0 ? 4 : 2;
+constexpr int kSumBytes = BlockPanelOf(kType).num_groups() == 1 ? 4 : 2;
 
 // The rows of a tile, at a unit of k.
 struct BlockRows {
@@ -75,8 +75,14 @@ QUIRE_INLINE void AddSpanProducts(const int8_t* values, int64_t stride, const ui
   });
 }
 
+template <typename Half = Float16>
 QUIRE_INLINE Vec LoadHalves(const uint8_t* p, int half) {
-  return Load(reinterpret_cast<const Float16*>(p) + half * kLanes);
+  return Load(reinterpret_cast<const Half*>(p) + half * kLanes);
+}
+template <BlockType kType>
+QUIRE_INLINE Vec LoadScales(const uint8_t* p, int half) {
+  if constexpr (kType == BlockType::kMXFP4) return LoadHalves<BFloat16>(p, half);
+  return LoadHalves(p, half);
 }
 
 // Adds the products of a unit to y.
@@ -90,7 +96,7 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, int first_
   const uint8_t* const numbers = unit + kHeaderBytes;
   for (int at = 0; at < kHeaderBytes; at += kQuadBytes) FetchAhead(unit + at);
   IntVec total[kRows][kTileHalves], less[kRows][kTileHalves];
-  if constexpr (kType == BlockType::kQ8_0) {
+  if constexpr (kPanel.num_groups() == 1) {
     ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
       total[r][h] = SetInt(ReadInt<int32_t>(rows.sums + r * rows.stride));
     });
@@ -98,7 +104,8 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, int first_
       SpanSums sum[kRows][kTileHalves] = {};
       AddSpanProducts<Reader, span>(rows.values, rows.stride, numbers, first_half, sum);
       ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
-        total[r][h] = span == 0 ? AddSpan(total[r][h], sum[r][h]) : AddScaled(total[r][h], sum[r][h], SetScale(16));
+        total[r][h] =
+            Reader::IsHigh(span) ? AddScaled(total[r][h], sum[r][h], SetScale(16)) : AddSpan(total[r][h], sum[r][h]);
       });
     });
   } else {
@@ -135,7 +142,7 @@ QUIRE_INLINE void AddUnit(const BlockRows& rows, const uint8_t* unit, int first_
   }
   Vec scales[kTileHalves], minima[kTileHalves];
   Unroll<kTileHalves>([&]<int h>() __attribute__((always_inline)) {
-    scales[h] = LoadHalves(unit, first_half + h);
+    scales[h] = LoadScales<kType>(unit, first_half + h);
     if constexpr (kHasMinima) minima[h] = LoadHalves(unit + kMinima, first_half + h);
   });
   ForTile<kRows>([&]<int r, int h>() __attribute__((always_inline)) {
@@ -224,6 +231,7 @@ template <BlockType kType>
 void QuantizeBlockRow(const QuantizeBlocksTask& task) {
   constexpr BlockPanel kPanel = BlockPanelOf(kType);
   const BlockInput input = BlockInputOf(kType, task.cols);
+  const int offset = NumberOffset(task.type);
   char* const row = static_cast<char*>(task.row);
   auto* values = reinterpret_cast<int8_t*>(row + input.values_at);
   char *scales = row, *sums = row + input.sums_at;
@@ -242,9 +250,9 @@ void QuantizeBlockRow(const QuantizeBlocksTask& task) {
         StoreQuantized(values, rounded);
       }
       const auto whole = int32_t(ReduceAdd(sum));  // Exact.
-      if constexpr (kType == BlockType::kQ8_0) {
-        const int32_t offset = -NumberOffset(kType) * whole;
-        memcpy(sums, &offset, sizeof(offset));
+      if constexpr (kPanel.num_groups() == 1) {
+        const int32_t less = -offset * whole;
+        memcpy(sums, &less, sizeof(less));
       } else {
         const auto word = int16_t(whole);
         memcpy(sums, &word, sizeof(word));
@@ -265,15 +273,23 @@ void LinearQ5_K(const LinearTask& task) {
 void LinearQ6_K(const LinearTask& task) {
   LinearBlocks<BlockType::kQ6_K>(task);
 }
+void LinearIQ4_NL(const LinearTask& task) {
+  LinearBlocks<BlockType::kIQ4_NL>(task);
+}
+void LinearMXFP4(const LinearTask& task) {
+  LinearBlocks<BlockType::kMXFP4>(task);
+}
 
+// The types of a case have the same units and groups.
 void QuantizeBlocks(const QuantizeBlocksTask& task) {
   switch (task.type) {
     case BlockType::kQ8_0:
+    case BlockType::kIQ4_NL:
+    case BlockType::kMXFP4:
       return QuantizeBlockRow<BlockType::kQ8_0>(task);
     case BlockType::kQ4_K:
-      return QuantizeBlockRow<BlockType::kQ4_K>(task);
     case BlockType::kQ5_K:
-      return QuantizeBlockRow<BlockType::kQ5_K>(task);
+      return QuantizeBlockRow<BlockType::kQ4_K>(task);
     case BlockType::kQ6_K:
       return QuantizeBlockRow<BlockType::kQ6_K>(task);
   }

@@ -13,6 +13,8 @@ void LinearQ8_0(const LinearTask& task);
 void LinearQ4_K(const LinearTask& task);
 void LinearQ5_K(const LinearTask& task);
 void LinearQ6_K(const LinearTask& task);
+void LinearIQ4_NL(const LinearTask& task);
+void LinearMXFP4(const LinearTask& task);
 
 void QuantizeBlocks(const QuantizeBlocksTask& task);
 

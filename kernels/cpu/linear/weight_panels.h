@@ -8,8 +8,8 @@
 namespace quire::cpu {
 
 // How weights are stored. The first three formats match DataType, in the same order. kInt4, kInt4Float32 and
-// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too. The last four
-// are blocks of kernels/blocks.h, in the order of BlockType.
+// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too. From kQ8_0
+// on, they are blocks of kernels/blocks.h, in the order of BlockType.
 enum class WeightFormat : uint8_t {
   kFloat32,
   kBFloat16,
@@ -23,9 +23,11 @@ enum class WeightFormat : uint8_t {
   kQ8_0,
   kQ4_K,
   kQ5_K,
-  kQ6_K
+  kQ6_K,
+  kIQ4_NL,
+  kMXFP4
 };
-constexpr int kNumWeightFormats = 13;
+constexpr int kNumWeightFormats = 15;
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]

@@ -20,10 +20,11 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>, Linear<QuantizedRow, Int8Panel>,
                Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, nullptr, LinearFp8<float>, LinearQ8_0,
-               LinearQ4_K, LinearQ5_K, LinearQ6_K},
+               LinearQ4_K, LinearQ5_K, LinearQ6_K, LinearIQ4_NL, LinearMXFP4},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                      DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
-                     DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
+                     DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
+                     DataType::kFloat32},
     .max_tile_rows = kMaxTileRows,
     .takes_tiles = false,
     .pair_rows = nullptr,

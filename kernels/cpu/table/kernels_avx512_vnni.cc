@@ -18,6 +18,8 @@ KernelTable MakeTable() {
   table.linear[int(WeightFormat::kQ4_K)] = LinearQ4_K;
   table.linear[int(WeightFormat::kQ5_K)] = LinearQ5_K;
   table.linear[int(WeightFormat::kQ6_K)] = LinearQ6_K;
+  table.linear[int(WeightFormat::kIQ4_NL)] = LinearIQ4_NL;
+  table.linear[int(WeightFormat::kMXFP4)] = LinearMXFP4;
   table.quantize_blocks = QuantizeBlocks;
   table.attend[int(KvType::kInt8)] = AttendInt8;
   table.quantize_row = QuantizeRow;
