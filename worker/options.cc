@@ -61,9 +61,10 @@ ABSL_FLAG(
     "to 8 bits.");
 ABSL_FLAG(
     bool, gguf_blocks, true,
-    "Multiply matrices of a GGUF file in the types Q8_0, Q4_K, Q5_K and Q6_K as they are stored, where the device can: "
-    "a CPU without AMX. They keep their memory, and the inputs of their products are rounded to 8 bits with a scale "
-    "for each block. With false, and on other devices, they become bfloat16 while they are loaded.");
+    "Multiply matrices of a GGUF file in the types Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4, and experts of gpt-oss in "
+    "MXFP4 in any file, as they are stored, where the device can: a CPU without AMX. They keep their memory, and the "
+    "inputs of their products are rounded to 8 bits with a scale for each block. With false, and on other devices, "
+    "they become bfloat16 while they are loaded.");
 ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "

@@ -472,10 +472,17 @@ def write_models(output):
 def write_blocks(output):
     random = numpy.random.RandomState(3)
     writer = gguf.GGUFWriter(output / "blocks.gguf", "blocks")
-    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"):
+    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"):
         kind = gguf.GGMLQuantizationType[name]
         block, size = gguf.GGML_QUANT_SIZES[kind]
-        if name.endswith("K"):  # The package cannot write these: any bytes with small scales are a block.
+        if name in ("IQ4_NL", "MXFP4"):  # Any bytes are a block. Some scales of MXFP4 are the least and the greatest.
+            raw = random.randint(0, 256, (2, 4, size)).astype(numpy.uint8)
+            if name == "MXFP4":
+                raw[..., 0] = [[120, 121, 122, 127], [0, 1, 2, 252]]
+            else:
+                raw[..., :2] = (random.randn(2, 4, 1) * 0.02).astype(numpy.float16).view(numpy.uint8)
+            raw = raw.reshape(2, 4 * size)
+        elif name.endswith("K"):  # The package cannot write these: any bytes with small scales are a block.
             raw = random.randint(0, 256, (2, 256 // block * size)).astype(numpy.uint8)
             scales = (random.rand(2, 2) * 0.02).astype(numpy.float16).view(numpy.uint8)
             if name == "Q6_K":

@@ -2,6 +2,7 @@
 
 #include "worker/model/gguf_types.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -124,6 +125,18 @@ void DequantizeQ6_K(const uint8_t* block, float* values) {
   }
 }
 
+// Scale, 16 bytes of codes.
+void DequantizeIQ4_NL(const uint8_t* block, float* values) {
+  const float scale = HalfAt(block);
+  ForEachNumber(block + 2, 0, values, [&](int code) { return scale * float(kIQ4_NLNumbers[code]); });
+}
+
+// The exponent of a power of two, 16 bytes of codes.
+void DequantizeMXFP4(const uint8_t* block, float* values) {
+  const float scale = std::ldexp(1.0f, int{block[0]} - kMXFP4ScaleBias);
+  ForEachNumber(block + 1, 0, values, [&](int code) { return scale * float(kMXFP4Numbers[code]); });
+}
+
 constexpr GgufTensorType kSupported[] = {
     {0, "F32", 1, 4, nullptr},
     {1, "F16", 1, 2, nullptr},
@@ -136,6 +149,8 @@ constexpr GgufTensorType kSupported[] = {
     {12, "Q4_K", kSuperBlock, 144, DequantizeQ4_K},
     {13, "Q5_K", kSuperBlock, 176, DequantizeQ5_K},
     {14, "Q6_K", kSuperBlock, 210, DequantizeQ6_K},
+    {20, "IQ4_NL", kSmallBlock, 18, DequantizeIQ4_NL},
+    {39, "MXFP4", kSmallBlock, 17, DequantizeMXFP4},
 };
 
 struct NamedType {
@@ -143,10 +158,9 @@ struct NamedType {
   const char* name;
 };
 constexpr NamedType kOthers[] = {
-    {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
-    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
-    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},  {40, "NVFP4"}, {41, "Q1_0"},
+    {9, "Q8_1"},   {10, "Q2_K"},  {11, "Q3_K"},  {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+    {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},    {26, "I32"},
+    {27, "I64"},   {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {40, "NVFP4"},  {41, "Q1_0"},
 };
 
 }  // namespace
@@ -156,6 +170,8 @@ std::optional<BlockType> FindBlockType(std::string_view name) {
   if (name == "Q4_K") return BlockType::kQ4_K;
   if (name == "Q5_K") return BlockType::kQ5_K;
   if (name == "Q6_K") return BlockType::kQ6_K;
+  if (name == "IQ4_NL") return BlockType::kIQ4_NL;
+  if (name == "MXFP4") return BlockType::kMXFP4;
   return std::nullopt;
 }
 

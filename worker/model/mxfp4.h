@@ -22,6 +22,10 @@ inline constexpr char kMxfp4ScalesSuffix[] = "_scales";
 // an error if a scale is no number. REQUIRES: the matrix has the type kMxfp4Type, and the shapes fit each other.
 absl::StatusOr<OwnedTensor> DequantizeMxfp4(const Tensor& matrix, const Tensor& scales);
 
+// Returns a copy of the matrix in blocks of the same type (kernels/blocks.h), as GGUF files have them. REQUIRES: as
+// above.
+OwnedTensor Mxfp4InBlocks(const Tensor& matrix, const Tensor& scales);
+
 }  // namespace quire
 
 #endif  // QUIRE_WORKER_MODEL_MXFP4_H_

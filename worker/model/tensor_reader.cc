@@ -184,6 +184,17 @@ absl::StatusOr<const Tensor*> TensorReader::TakeOfType(const std::string& name, 
   return tensor;
 }
 
+absl::StatusOr<const Tensor*> TensorReader::TakeBlocks(const std::string& name, const std::string& dtype,
+                                                       const std::vector<int64_t>& shape) {
+  const Tensor* const found = checkpoint_.Find(name);
+  if (found == nullptr || !IsMxfp4(*found) || found->shape != shape) return TakeOfType(name, dtype, shape);
+  Count(*found);
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeMxfp4Scales(*found));
+  const Tensor& result = converted_.emplace(name, Mxfp4InBlocks(*found, *scales)).first->second.tensor;
+  ReleasePages(found->bytes);
+  return &result;
+}
+
 void TensorReader::Release(const std::string& name) {
   if (converted_.erase(name) > 0) return;
   if (const Tensor* tensor = checkpoint_.Find(name); tensor != nullptr) ReleasePages(tensor->bytes);

@@ -59,6 +59,10 @@ class TensorReader {
   // Returns the tensor if it has this type and shape and is row-major, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeOfType(const std::string& name, const std::string& dtype,
                                            const std::vector<int64_t>& shape);
+  // Returns a matrix in blocks (kernels/blocks.h) of this type in the form of GGUF files, and notes that it is used.
+  // One that is stored in another form is a copy, valid until Release or the end of this object.
+  absl::StatusOr<const Tensor*> TakeBlocks(const std::string& name, const std::string& dtype,
+                                           const std::vector<int64_t>& shape);
   // Returns a matrix of FP8 as it is stored, and notes that it and its scales are used. REQUIRES: this object has
   // blocks of FP8, and CanKeepFp8 of them.
   absl::StatusOr<QuantizedMatrix> TakeFp8(const std::string& name, const std::vector<int64_t>& shape);

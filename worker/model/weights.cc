@@ -181,7 +181,7 @@ absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, 
 }
 
 // Returns an error if a scale of a block that begins in these rows of a tensor, or in a part of their columns, is not
-// finite.
+// finite, or makes weights that are not.
 absl::Status CheckBlockScales(const Tensor& tensor, BlockType type, const TensorPart& part) {
   const BlockShape shape = ShapeOf(type);
   const int64_t row_blocks = tensor.shape[1] / shape.columns, first = part.first_col / shape.columns;
@@ -190,11 +190,16 @@ absl::Status CheckBlockScales(const Tensor& tensor, BlockType type, const Tensor
     std::memcpy(&half, at, sizeof(half));
     return std::isfinite(ToFloat(half));
   };
-  const int scale_at = type == BlockType::kQ6_K ? shape.bytes - static_cast<int>(sizeof(Float16)) : 0;
   for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
     for (int64_t block = first; block < first + part.cols / shape.columns; ++block) {
       const char* const at = tensor.bytes.data() + (row * row_blocks + block) * shape.bytes;
-      if (is_finite(at + scale_at) && (!shape.has_minima || is_finite(at + sizeof(Float16)))) continue;
+      if (type == BlockType::kMXFP4) {
+        const auto scale = static_cast<uint8_t>(*at);
+        if (scale <= kMaxMXFP4Scale) continue;
+        return InvalidArgument("tensor ", tensor.name, " is ", Describe(tensor), ", and a scale of its row ", row,
+                               " is ", int{scale}, ", at most ", kMaxMXFP4Scale, " makes finite weights");
+      }
+      if (is_finite(at + shape.scale_at) && (!shape.has_minima || is_finite(at + sizeof(Float16)))) continue;
       return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor),
                                                      ", and a scale of its row ", row, " is infinite or not a number"));
     }
@@ -208,7 +213,7 @@ absl::StatusOr<BlockMatrixView> WeightReader::BlockView(const MatrixPart& part, 
   const std::string dtype = tensors_.checkpoint().Find(part.name)->dtype;
   const BlockType type = *FindBlockType(dtype);
   const BlockShape shape = ShapeOf(type);
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeOfType(part.name, dtype, {tensor_rows, tensor_cols}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeBlocks(part.name, dtype, {tensor_rows, tensor_cols}));
   QUIRE_RETURN_IF_ERROR(CheckBlockScales(
       *tensor, type, {.first_row = part.first_row, .rows = part.rows, .first_col = part.first_col, .cols = cols}));
   const size_t row_bytes = tensor->bytes.size() / tensor_rows;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/model/gguf_tensors.h"
 #include "worker/model/mxfp4.h"
 #include "worker/model/tensor_values.h"
 
@@ -93,6 +94,13 @@ TEST(ExpertStacksTest, NumbersOfFourBitsHaveScalesOfTheirGroups) {
     EXPECT_EQ(values[32 + 2 * i], numbers[15 - i] * 4) << i;
     EXPECT_EQ(values[32 + 2 * i + 1], numbers[i] * 4) << i;
   }
+
+  // The same in blocks, which have the first 16 numbers in the low halves of their bytes.
+  const OwnedTensor in_blocks = Mxfp4InBlocks(matrices[1], all_scales[1]);
+  ASSERT_TRUE(IsGgufQuantized(in_blocks.tensor));
+  EXPECT_FALSE(in_blocks.tensor.places.has_value());
+  EXPECT_EQ(in_blocks.tensor.bytes.size(), 2 * 17u);
+  EXPECT_EQ(DequantizeGgufTensor(in_blocks.tensor).tensor.bytes, up->tensor.bytes);
 
   scales[3] = static_cast<char>(255);
   const auto broken = MatricesOfExperts({name + "_scales", "U8", {1, 4, 1}, scales});

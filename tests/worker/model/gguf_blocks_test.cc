@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,7 +27,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kTypes[] = {"Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+constexpr const char* kTypes[] = {"Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"};
 const Tokens kPrompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3};
 
 // An input of 8 bits is off by up to half of its scale, which is a 127th of the largest number of its block. With a
@@ -39,6 +40,11 @@ constexpr float kTolerance = 0.1f;
 // The types of a file in Q4_K_M: V and down have more bits, and so has the output matrix.
 BlockGguf MixedModel() {
   return {.other_types = {{"attn_v", "Q6_K"}, {"ffn_down", "Q6_K"}, {"attn_output", "Q5_K"}, {"output", "Q8_0"}}};
+}
+
+// The experts of a file in Q4_K_M, of which a token uses some.
+BlockGguf ExpertModel(int top_k) {
+  return {.experts = 5, .top_k = top_k, .other_types = {{"attn_v", "Q6_K"}, {"ffn_down_exps", "Q6_K"}}};
 }
 
 // A CPU that multiplies no blocks.
@@ -121,6 +127,37 @@ TEST_F(GgufBlocksTest, ATokenAloneHasTheBitsThatItHasInABatch) {
   }
 }
 
+// Tokens use all experts, because a rounded input may choose others.
+TEST_F(GgufBlocksTest, ExpertsAreMultipliedAsTheyAre) {
+  for (const char* type : kTypes) {
+    SCOPED_TRACE(type);
+    BlockGguf model = ExpertModel(/*top_k=*/5);
+    model.type = type;
+    const auto loaded = Load(model.File());
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const int64_t attention = 256 * 256 * 2 + 256 * 128 * 2, expert = 3 * 256 * 512;
+    EXPECT_EQ((*loaded)->config.quantization.blocks.layers.weights, 2 * (attention + 5 * expert));
+    const std::vector<Logits> blocks = LogitsOf(model.File());
+    EXPECT_NE(blocks, LogitsOf(model.File(), {.keeps_blocks = false}));
+    model.as_floats = true;
+    EXPECT_LT(LargestError(blocks, LogitsOf(model.File())), kTolerance);
+  }
+}
+
+TEST_F(GgufBlocksTest, ATokenOfExpertsAloneHasTheBitsThatItHasInABatch) {
+  for (const char* type : kTypes) {
+    for (const cpu::Isa isa : Isas()) {
+      SCOPED_TRACE(absl::StrCat(type, " ", cpu::Name(isa)));
+      BlockGguf model = ExpertModel(/*top_k=*/2);
+      model.type = type;
+      const std::string file = model.File();
+      const auto backend = cpu::MakeCpuBackend(1, isa);
+      const std::vector<Logits> together = LogitsOf(file, {}, backend.get(), 64);
+      for (const int chunk : {1, 7}) EXPECT_EQ(LogitsOf(file, {}, backend.get(), chunk), together);
+    }
+  }
+}
+
 // Sets that have equal fingerprints without blocks have equal bits with them.
 TEST_F(GgufBlocksTest, InstructionSetsAgree) {
   std::string fingerprint;
@@ -176,13 +213,19 @@ TEST_F(GgufBlocksTest, AScaleThatIsNotFiniteIsNamed) {
                                      [](const Tensor& one) { return one.name == "blk.0.ffn_down.weight"; });
     const GgufTensorType& stored = *FindGgufTensorType(std::string_view(type));
     const size_t row = 512 / stored.block_elements * stored.block_bytes;
-    const size_t in_block = std::string_view(type) == "Q6_K" ? stored.block_bytes - 2 : 0;
+    const size_t in_block = static_cast<size_t>(ShapeOf(*FindBlockType(type)).scale_at);
     const size_t at = static_cast<size_t>(tensor->bytes.data() - file.data()) + 5 * row + stored.block_bytes + in_block;
-    file[at] = 0;
-    file[at + 1] = 0x7c;
-    EXPECT_THAT(std::string(Load(file).status().message()),
-                HasSubstr(absl::StrCat("tensor blk.0.ffn_down.weight is ", type,
-                                       " [256, 512], and a scale of its row 5 is infinite or not a number")));
+    const bool is_byte = std::string_view(type) == "MXFP4";
+    if (is_byte) {
+      file[at] = static_cast<char>(253);
+    } else {
+      file[at] = 0;
+      file[at + 1] = 0x7c;
+    }
+    EXPECT_THAT(
+        std::string(Load(file).status().message()),
+        HasSubstr(absl::StrCat("tensor blk.0.ffn_down.weight is ", type, " [256, 512], and a scale of its row 5 is ",
+                               is_byte ? "253, at most 252 makes finite weights" : "infinite or not a number")));
   }
 }
 
@@ -213,7 +256,7 @@ TEST_F(GgufBlocksTest, PackedBlocksHoldTheNumbersOfTheReference) {
     EXPECT_EQ(values, reference);
     ++num_types;
   }
-  EXPECT_EQ(num_types, 4);
+  EXPECT_EQ(num_types, 6);
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ class SmallGgufTest : public testing::Test, protected SmallGguf {
 // numbers as they are stored.
 TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
   const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
-  for (const char* name : {"Q8_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
+  for (const char* name : {"Q8_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
     SCOPED_TRACE(name);
     random_.seed(11);
     const GgufTensorType& type = *FindGgufTensorType(std::string_view(name));
@@ -209,11 +209,11 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
       for (char& byte : bytes) byte = static_cast<char>(random_());
       // Small scales, wherever a block has them, keep the numbers in the range of float16.
       for (size_t at = 0; at < bytes.size(); at += type.block_bytes) {
-        const size_t scale = name == std::string_view("Q6_K") ? type.block_bytes - 2 : 0;
-        for (const size_t half : {scale, name[3] == '0' || scale > 0 ? scale : scale + 2}) {
-          const Float16 value = ToFloat16(static_cast<float>(random_() % 100 + 1) * 2e-6f);
-          std::memcpy(&bytes[at + half], &value, sizeof(value));
-        }
+        const auto scale = [&] { return static_cast<float>(random_() % 100 + 1) * 2e-6f; };
+        const float first = scale(), second = scale();
+        // A block of Q4_1 or Q5_1 begins like one of Q4_K.
+        const BlockType block = FindBlockType(name).value_or(name[3] == '0' ? BlockType::kQ8_0 : BlockType::kQ4_K);
+        SetBlockScale(block, first, second, reinterpret_cast<uint8_t*>(&bytes[at]));
       }
       const OwnedTensor plain = DequantizeGgufTensor({"", type.name, {rows, cols}, bytes});
       matrices.emplace_back(plain.tensor.bytes);

@@ -149,7 +149,7 @@ TEST(GgufTest, AnotherTypeIsRefusedByItsNameWithTheTypesThatAreRead) {
     return ErrorOf(writer.File());
   };
   EXPECT_EQ(error_with(23), "x.gguf: tensor \"a\" has the type IQ4_XS, supported are " + SupportedGgufTypes());
-  EXPECT_EQ(SupportedGgufTypes(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K");
+  EXPECT_EQ(SupportedGgufTypes(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4");
   EXPECT_THAT(error_with(10), HasSubstr("the type Q2_K,"));
   EXPECT_THAT(error_with(77), HasSubstr("the type 77,"));
 }
@@ -194,7 +194,7 @@ TEST(GgufTest, BlocksAreDequantizedAsByTheReference) {
     for (size_t i = 0; i < rounded.size(); ++i) EXPECT_NEAR(rounded[i], reference[i], std::abs(reference[i]) / 256);
     ++num_types;
   }
-  EXPECT_EQ(num_types, 8);
+  EXPECT_EQ(num_types, 10);
 }
 
 // Changes, cuts and lengthens files, and loads the results.
