@@ -2,6 +2,7 @@
 
 #include "worker/model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -67,6 +68,8 @@ class WeightReader {
 
   // Whether some matrix was packed in the blocks of its file.
   bool has_blocks() const { return has_blocks_; }
+  // The form of the last matrix in memory, for messages. Experts of one layer must agree in it.
+  const std::string& form() const { return form_; }
 
   // Stacks parts with the same number of columns in row order.
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
@@ -138,7 +141,14 @@ class WeightReader {
   const WeightRounding rounding_;
   const bool keeps_blocks_;
   bool has_blocks_ = false;
+  std::string form_;
 };
+
+// Returns the type in which matrices are packed together.
+std::string FormOf(const std::vector<MatrixView>& views) {
+  const auto is_other = [&](const MatrixView& view) { return view.type != views.front().type; };
+  return Name(std::ranges::any_of(views, is_other) ? DataType::kFloat32 : views.front().type);
+}
 
 // Returns the rows of a matrix in the order of the operations. `bytes` has them in that of the file.
 std::unique_ptr<char[]> InOrder(std::string_view bytes, int rows, const RowOrder& order) {
@@ -242,6 +252,7 @@ absl::Status WeightReader::BlockMatrices(const std::vector<MatrixPart>& parts, i
   }
   *result = is_gated ? backend_->PackGatedBlocks(views[0], views[1])
                      : backend_->PackBlocks(views.data(), static_cast<int>(views.size()));
+  form_ = tensors_.checkpoint().Find(parts.front().name)->dtype;
   for (const MatrixPart& part : parts) tensors_.Release(part.name);
   has_blocks_ = true;
   return CheckPacked(*result, parts.front());
@@ -255,6 +266,7 @@ absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols
   for (const MatrixPart& part : parts) {
     QUIRE_ASSIGN_OR_RETURN(views.emplace_back(), View(part, cols, &bytes));
   }
+  form_ = FormOf(views);
   *result = backend_->Pack(views.data(), static_cast<int>(views.size()));
   for (const MatrixPart& part : parts) tensors_.Release(part.name);
   return CheckPacked(*result, parts.front());
@@ -434,6 +446,7 @@ absl::Status WeightReader::PackQuantized(const std::vector<MatrixPart>& parts, i
     views.push_back(matrix.View(rounding_.int4_inputs));
     views.back().num_slices = parts.front().NumSlices(cols, matrix.group);
   }
+  form_ = "quantized numbers";
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])
                      : backend_->PackQuantized(views.data(), static_cast<int>(views.size()));
   return CheckProducts(*result, views, parts.front(), backend_);
@@ -447,6 +460,7 @@ absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart&
   std::vector<AlignedBytes> bytes;
   QUIRE_ASSIGN_OR_RETURN(const MatrixView gate_view, View(gate, cols, &bytes));
   QUIRE_ASSIGN_OR_RETURN(const MatrixView up_view, View(up, cols, &bytes));
+  form_ = FormOf({gate_view, up_view});
   *result = backend_->PackGated(gate_view, up_view);
   for (const MatrixPart* part : {&gate, &up}) tensors_.Release(part->name);
   return CheckPacked(*result, gate);
@@ -556,6 +570,25 @@ absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, const
   return absl::OkStatus();
 }
 
+// Compares the forms of the matrices of experts with the forms of the first expert of the rank.
+class ExpertForms {
+ public:
+  // Returns an error if the last matrix of the reader, which is matrix `index` of this expert, has another form.
+  absl::Status Check(const WeightReader& reader, int expert, int index, const MatrixPart& part) {
+    if (static_cast<size_t>(index) == forms_.size()) {
+      first_expert_ = expert;
+      forms_.push_back(reader.form());
+    }
+    if (reader.form() == forms_[index]) return absl::OkStatus();
+    return InvalidArgument("tensor ", part.name, " is multiplied as ", reader.form(), ", and that of expert ",
+                           first_expert_, " as ", forms_[index], "; the experts of a layer must have one type");
+  }
+
+ private:
+  int first_expert_ = 0;
+  std::vector<std::string> forms_;
+};
+
 // Loads one expert after another, so that at most one is in memory twice.
 absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* reader, LayerWeights* layer) {
   const int num_experts = config.moe.router.num_experts;
@@ -569,6 +602,7 @@ absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* rea
     QUIRE_RETURN_IF_ERROR(reader->Vector({{bias, num_experts}}, &layer->router_bias));
   }
   const IndexRange own = OwnExperts(config);
+  ExpertForms forms;
   reader->BeginOwn();
   for (int expert = 0; expert < num_experts; ++expert) {
     if (!own.contains(expert)) {
@@ -579,7 +613,9 @@ absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* rea
     const ExpertStacks stacks = StacksOfExpert(config, index, expert);
     std::unique_ptr<PackedMatrix> gate_up, down;
     QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &gate_up));
+    QUIRE_RETURN_IF_ERROR(forms.Check(*reader, expert, /*index=*/0, stacks.gate_up[0]));
     QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.down, config.moe.width, &down));
+    QUIRE_RETURN_IF_ERROR(forms.Check(*reader, expert, /*index=*/1, stacks.down[0]));
     Expert& loaded = layer->experts.emplace_back();
     loaded.gate_up = gate_up.get();
     loaded.down = down.get();
