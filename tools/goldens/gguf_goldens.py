@@ -9,6 +9,8 @@ Needs the packages gguf (0.19.0), transformers (5.24.0), torch for CPUs, tokeniz
   rows of Q and K of llama are stored in the order of llama.cpp's converter.
 - further models: the same for other architectures. Their tensors have the names that the package gguf gives them, and
   what transformers computes comes from the model before it was written. Of the logits, the last rows are there.
+- gpt_oss_mxfp4.gguf: the model of tests/golden/models/gpt_oss_mxfp4, with the numbers and scales of its experts in
+  blocks. The goldens of that model hold for it.
 - parts-00001-of-00003.gguf and so on: qwen2.gguf in three parts.
 - blocks.gguf: for each quantized type a matrix, and beside it what the package gguf makes of it, in float32.
 - llama3_bpe.gguf, qwen2_bpe.gguf, sentencepiece.gguf: the tokenizers of tests/golden/tokenizer, without tensors. The
@@ -53,7 +55,9 @@ from transformers import (
     SmolLM3Config,
 )
 
-TOKENIZERS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/tokenizer"
+GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden"
+TOKENIZERS = GOLDENS / "tokenizer"
+GPT_OSS = GOLDENS / "models/gpt_oss_mxfp4"
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 SHAPE = dict(
     hidden_size=32,
@@ -496,6 +500,81 @@ def write_blocks(output):
     finish(writer)
 
 
+def read_safetensors(path):
+    """Returns the tensors as numpy arrays, those of bfloat16 as float32."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        first, end = entry["data_offsets"]
+        raw = data[begin + first : begin + end]
+        if entry["dtype"] == "BF16":
+            array = (numpy.frombuffer(raw, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+        else:
+            array = numpy.frombuffer(raw, {"U8": numpy.uint8, "F32": numpy.float32}[entry["dtype"]])
+        tensors[name] = array.reshape(entry["shape"])
+    return tensors
+
+
+def mxfp4_blocks(numbers, scales):
+    """Numbers [..., groups, 16], whose bytes have neighbours, and scales [..., groups] as blocks of GGUF."""
+    codes = numpy.stack([numbers & 15, numbers >> 4], axis=-1).reshape(*numbers.shape[:-1], 32)
+    halves = codes[..., :16] | codes[..., 16:] << 4
+    return numpy.concatenate([scales[..., None], halves], axis=-1).reshape(*scales.shape[:-1], -1)
+
+
+def write_gpt_oss(output):
+    config = json.loads((GPT_OSS / "config.json").read_text())
+    tensors = read_safetensors(GPT_OSS / "model.safetensors")
+    rope = config["rope_parameters"]
+    writer = gguf.GGUFWriter(output / "gpt_oss_mxfp4.gguf", "gpt-oss")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_bos_token_id(config["bos_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT_OSS, config["num_hidden_layers"])
+    halves = {"gate_up_proj": {"gate": slice(0, None, 2), "up": slice(1, None, 2)}, "down_proj": {"down": slice(None)}}
+    for name, array in tensors.items():
+        prefix = f"blk.{name.split('.')[2]}" if name.startswith("model.layers.") else ""
+        matrix, _, kind = name.split(".")[-1].rpartition("_")
+        if ".experts." in name and kind != "scales":
+            for part, rows in halves[matrix].items():
+                own = array[:, rows]
+                if kind == "bias":
+                    writer.add_tensor(f"{prefix}.ffn_{part}_exps.bias", numpy.ascontiguousarray(own))
+                    continue
+                blocks = mxfp4_blocks(own, tensors[name.replace("_blocks", "_scales")][:, rows])
+                mxfp4 = gguf.GGMLQuantizationType.MXFP4
+                writer.add_tensor(f"{prefix}.ffn_{part}_exps.weight", blocks, raw_dtype=mxfp4)
+        elif name.endswith("sinks"):
+            writer.add_tensor(f"{prefix}.attn_sinks.weight", array)
+        elif ".experts." not in name:
+            stored = names.get_name(name, try_suffixes=(".weight", ".bias"))
+            is_half = array.ndim == 2 and ".router." not in name
+            if is_half:  # As bfloat16.
+                array = (array.view(numpy.uint32) >> 16).astype(numpy.uint16).view(numpy.uint8)
+            writer.add_tensor(stored, array, raw_dtype=gguf.GGMLQuantizationType.BF16 if is_half else None)
+    finish(writer)
+
+
 def write_byte_pairs(path, name, pre, chat_template):
     source = json.loads((TOKENIZERS / name / "tokenizer.json").read_text())
     tokens = {index: (text, NORMAL) for text, index in source["model"]["vocab"].items()}
@@ -607,6 +686,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     write_blocks(output)
+    write_gpt_oss(output)
     write_byte_pairs(output / "llama3_bpe.gguf", "llama3", "llama-bpe", "{{ bos_token }}{{ messages[0]['content'] }}")
     write_byte_pairs(output / "qwen2_bpe.gguf", "qwen2", "qwen2", [
         {"name": "default", "template": "{{ messages[0]['content'] }}<|im_end|>"},

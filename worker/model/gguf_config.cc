@@ -70,6 +70,10 @@ constexpr Architecture kArchitectures[] = {
     {.gguf = "glm4", .hugging_face = "Glm4ForCausalLM"},
     {.gguf = "command-r", .hugging_face = "CohereForCausalLM"},
     {.gguf = "cohere2", .hugging_face = "Cohere2ForCausalLM", .has_windows = true},
+    {.gguf = "gpt-oss",
+     .hugging_face = "GptOssForCausalLM",
+     .has_windows = true,
+     .mlp_norm = "post_attention_norm.weight"},
 };
 
 const Architecture* FindArchitecture(std::string_view name) {
@@ -147,13 +151,16 @@ constexpr FamilyKey kFamilyKeys[] = {
 };
 
 // Control tokens with these texts end an answer, as in llama.cpp.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>",      "<|eom_id|>",
-                                          "<|im_end|>",      "<|end|>",
-                                          "<|end_of_text|>", "<|endoftext|>",
-                                          "<end_of_turn>",   "</s>",
-                                          "<EOT>",           "_<EOT>",
-                                          "[EOT]",           "[EOS]",
-                                          "<eos>",           "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+constexpr std::string_view kEndTexts[] = {
+    "<|return|>",    "<|call|>", "<|eot_id|>",      "<|eom_id|>",
+    "<|im_end|>",    "<|end|>",  "<|end_of_text|>", "<|endoftext|>",
+    "<end_of_turn>", "</s>",     "<EOT>",           "_<EOT>",
+    "[EOT]",         "[EOS]",    "<eos>",           "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+
+// An answer of gpt-oss has several messages. In a vocabulary with both of these texts, the other one ends a message
+// only.
+constexpr std::string_view kHarmonyEnds[] = {"<|return|>", "<|call|>"};
+constexpr std::string_view kEndOfMessage = "<|end|>";
 
 const Tensor* FindTensor(const GgufContents& contents, std::string_view name) {
   const auto found = std::find_if(contents.tensors.begin(), contents.tensors.end(),
@@ -279,7 +286,8 @@ absl::Status ConfigWriter::WriteSizes() {
     config_["num_experts"] = shape_.num_experts;
     QUIRE_ASSIGN_OR_RETURN(config_["num_experts_per_tok"],
                            fields_.Int(Key("expert_used_count"), 1, shape_.num_experts));
-    QUIRE_ASSIGN_OR_RETURN(config_["moe_intermediate_size"],
+    const char* const width = family_.moe->width_field;
+    QUIRE_ASSIGN_OR_RETURN(config_[width == nullptr ? "intermediate_size" : width],
                            fields_.Int(Key("expert_feed_forward_length"), 1, kMaxSize));
     config_["norm_topk_prob"] = true;  // As in llama.cpp.
   }
@@ -379,6 +387,8 @@ absl::Status ConfigWriter::WriteYarn(json* scaling) {
                                      config_["max_position_embeddings"].get<int64_t>()));
   QUIRE_ASSIGN_OR_RETURN((*scaling)["beta_fast"], fields_.Number(Key("rope.scaling.yarn_beta_fast"), 1e-3, 1e6, 32.0));
   QUIRE_ASSIGN_OR_RETURN((*scaling)["beta_slow"], fields_.Number(Key("rope.scaling.yarn_beta_slow"), 1e-3, 1e6, 1.0));
+  // No key says whether the ends of the ramp are rounded.
+  if (family_.rope != nullptr) (*scaling)["truncate"] = json::parse(family_.rope).value("truncate", true);
   if (family_.has_query_growth) {
     QUIRE_ASSIGN_OR_RETURN((*scaling)["llama_4_scaling_beta"],
                            fields_.Number(Key("attention.temperature_scale"), 0, 100, 0.0));
@@ -498,8 +508,10 @@ absl::Status ConfigWriter::WriteTokens() {
   QUIRE_ASSIGN_OR_RETURN(const auto tokens, fields_.Strings("tokenizer.ggml.tokens"));
   QUIRE_ASSIGN_OR_RETURN(const auto types, fields_.Numbers("tokenizer.ggml.token_type"));
   const size_t count = std::min({tokens.size(), types.size(), static_cast<size_t>(vocab_size_)});
+  const bool has_messages = std::ranges::all_of(
+      kHarmonyEnds, [&](std::string_view text) { return std::ranges::find(tokens, text) != tokens.end(); });
   for (size_t i = 0; i < count; ++i) {
-    if (types[i] != kControlToken) continue;
+    if (types[i] != kControlToken || (has_messages && tokens[i] == kEndOfMessage)) continue;
     if (std::find(std::begin(kEndTexts), std::end(kEndTexts), tokens[i]) != std::end(kEndTexts)) {
       ends.insert(static_cast<int64_t>(i));
     }

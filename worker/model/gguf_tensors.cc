@@ -56,6 +56,17 @@ bool HasMlpBias(const DecoderFamily& family) {
 bool HasExperts(const DecoderFamily& family) {
   return family.moe != nullptr;
 }
+// Experts whose matrices have the usual names.
+bool HasPlainExperts(const DecoderFamily& family) {
+  return HasExperts(family) && !family.moe->names.has_biases;
+}
+// The experts of gpt-oss, whose checkpoints have gate and up in one tensor.
+bool HasBiasedExperts(const DecoderFamily& family) {
+  return HasExperts(family) && family.moe->names.has_biases;
+}
+bool HasSinks(const DecoderFamily& family) {
+  return family.has_sinks;
+}
 bool HasMlp(const DecoderFamily& family) {
   return !HasExperts(family);
 }
@@ -86,17 +97,26 @@ constexpr NamePair kLayerNames[] = {
     {"ffn_up.weight", "mlp.up_proj.weight", HasUp},
     {"ffn_up.weight", "mlp.gate_up_proj.weight", HasGateUp},
     {"ffn_down.weight", "mlp.down_proj.weight", HasMlp},
-    {"ffn_gate_inp.weight", "mlp.gate.weight", HasExperts},
+    {"attn_sinks.weight", "self_attn.sinks", HasSinks},
+    {"ffn_gate_inp.weight", "mlp.gate.weight", HasPlainExperts},
+    {"ffn_gate_inp.weight", "mlp.router.weight", HasBiasedExperts},
+    {"ffn_gate_inp.bias", "mlp.router.bias", HasBiasedExperts},
     {"ffn_gate.bias", "mlp.gate_proj.bias", HasGateBias},
     {"ffn_up.bias", "mlp.up_proj.bias", HasMlpBias},
     {"ffn_down.bias", "mlp.down_proj.bias", HasMlpBias},
 };
 
-// Tensors [experts, rows, cols], and what follows the number of the expert in the names of Hugging Face.
+// Tensors [experts, rows, cols] and biases [experts, rows], and what follows the number of the expert in the names of
+// Hugging Face.
 constexpr NamePair kExpertNames[] = {
-    {"ffn_gate_exps.weight", "gate_proj.weight", HasExperts},
-    {"ffn_up_exps.weight", "up_proj.weight", HasExperts},
+    {"ffn_gate_exps.weight", "gate_proj.weight", HasPlainExperts},
+    {"ffn_up_exps.weight", "up_proj.weight", HasPlainExperts},
     {"ffn_down_exps.weight", "down_proj.weight", HasExperts},
+    {"ffn_gate_exps.weight", "gate_up_proj.gate.weight", HasBiasedExperts},
+    {"ffn_up_exps.weight", "gate_up_proj.up.weight", HasBiasedExperts},
+    {"ffn_gate_exps.bias", "gate_up_proj.gate.bias", HasBiasedExperts},
+    {"ffn_up_exps.bias", "gate_up_proj.up.bias", HasBiasedExperts},
+    {"ffn_down_exps.bias", "down_proj.bias", HasBiasedExperts},
 };
 constexpr char kExpertsPrefix[] = "mlp.experts.";
 
@@ -170,16 +190,18 @@ absl::StatusOr<bool> AddExperts(const Tensor& from, const GgufShape& shape, std:
     return one.gguf == name && one.is_in(*shape.naming.family);
   });
   if (layer < 0 || pair == std::end(kExpertNames)) return false;
-  if (from.shape.size() != 3 || from.shape[0] != shape.num_experts) {
+  const bool is_bias = name.ends_with(".bias");
+  if (from.shape.size() != (is_bias ? 2 : 3) || from.shape[0] != shape.num_experts) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", from.name, " is ", Describe(from), ", expected ",
-                                                   shape.num_experts, " matrices, one for each expert"));
+                                                   shape.num_experts, is_bias ? " rows" : " matrices",
+                                                   ", one for each expert"));
   }
   const size_t bytes = from.bytes.size() / shape.num_experts;
   for (int expert = 0; expert < shape.num_experts; ++expert) {
     Tensor tensor = from;
     tensor.name = absl::StrCat(kLayersPrefix, layer, ".", kExpertsPrefix, expert, ".",
                                absl::string_view(pair->hugging_face.data(), pair->hugging_face.size()));
-    tensor.shape = {from.shape[1], from.shape[2]};
+    tensor.shape.erase(tensor.shape.begin());
     tensor.bytes = from.bytes.substr(expert * bytes, bytes);
     tensors->push_back(std::move(tensor));
   }
@@ -233,6 +255,7 @@ std::optional<std::string> GgufTensorName(std::string_view hugging_face, const G
     if (pair.hugging_face == part && pair.is_in(*naming.family)) return absl::StrCat(prefix, std::string(pair.gguf));
   }
   for (const NamePair& pair : kExpertNames) {
+    if (!pair.is_in(*naming.family)) continue;
     if (part.starts_with(kExpertsPrefix) && part.ends_with("." + std::string(pair.hugging_face))) {
       return absl::StrCat(prefix, std::string(pair.gguf));
     }

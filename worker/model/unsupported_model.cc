@@ -68,7 +68,6 @@ struct SafetensorsOnly {
 };
 constexpr SafetensorsOnly kSafetensorsOnly[] = {
     {"apertus", "ApertusForCausalLM"},
-    {"gpt-oss", "GptOssForCausalLM"},
     {"qwen2vl", "Qwen2_5_VLForConditionalGeneration"},
     {"qwen3vl", "Qwen3VLForConditionalGeneration"},
 };

@@ -54,7 +54,7 @@ size_t PlaceOf(const std::string& file, const std::string& name) {
   return header + json::parse(file.substr(8, header - 8))[name]["data_offsets"][0].get<size_t>();
 }
 
-Tensors TensorsOf(const std::string& file) {
+Tensors StoredTensorsOf(const std::string& file) {
   const size_t header = HeaderBytes(file);
   Tensors tensors;
   const json entries = json::parse(file.substr(8, header - 8));
@@ -119,7 +119,7 @@ TEST_F(ExpertCheckpointTest, AScaleOfMxfp4WithoutFiniteWeightsIsNamed) {
 // The rows of all experts are made in one form, which their kernels read.
 TEST_F(ExpertCheckpointTest, ExpertsOfSeveralTypesAreRefused) {
   const std::string config = ReadWholeFile(GoldenModel("qwen3_moe/config.json"));
-  const Tensors tensors = TensorsOf(ReadWholeFile(GoldenModel("qwen3_moe/model.safetensors")));
+  const Tensors tensors = StoredTensorsOf(ReadWholeFile(GoldenModel("qwen3_moe/model.safetensors")));
   const std::string expert = "model.layers.0.mlp.experts.3.";
   const auto error_with_bfloat16 = [&](std::initializer_list<const char*> parts) {
     Tensors changed = tensors;

@@ -6,7 +6,10 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -21,6 +24,7 @@
 #include "tests/worker/model/paged_runner.h"
 #include "tests/worker/model/small_gguf.h"
 #include "worker/model/checkpoint.h"
+#include "worker/model/gguf.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_types.h"
@@ -64,6 +68,39 @@ TEST(GgufModelTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
     const json goldens = json::parse(ReadWholeFile(GoldenGguf(file)));
     for (const auto& [name, golden] : goldens.items()) ExpectRunOf(GoldenGguf(name + ".gguf"), golden);
   }
+}
+
+// The experts have the same bits in both files. transformer_test.cc compares the other one with transformers.
+TEST(GgufModelTest, GptOssIsThatOfItsSafetensors) {
+  const std::string directory = SourcePath("tests/golden/models/gpt_oss_mxfp4");
+  const auto backend = MakeCpuBackend(1);
+  const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4};
+  for (const bool keeps_blocks : {true, false}) {
+    const WeightRounding rounding = {.keeps_blocks = keeps_blocks};
+    const auto model = LoadModel(GoldenGguf("gpt_oss_mxfp4.gguf"), backend.get(), nullptr, rounding);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto same = LoadModel(directory, backend.get(), nullptr, rounding);
+    ASSERT_TRUE(same.ok()) << same.status();
+    EXPECT_EQ((*model)->weights.rounding.keeps_blocks, keeps_blocks && backend->MultipliesBlocks());
+    EXPECT_EQ(LogitsOf(**model, prompt), LogitsOf(**same, prompt));
+  }
+}
+
+// In an answer of gpt-oss, this text ends a message and others follow.
+TEST(GgufModelTest, AnEndOfAMessageEndsNoAnswerOfGptOss) {
+  const std::string file = ReadWholeFile(GoldenGguf("gpt_oss_mxfp4.gguf"));
+  const auto ends_with = [&](const std::vector<std::string_view>& texts) {
+    GgufContents contents = *ParseGguf(file, "m.gguf");
+    std::string types;
+    for (size_t i = 0; i < texts.size(); ++i) types += GgufWriter::Bytes(int32_t{3});
+    contents.metadata["tokenizer.ggml.tokens"] = {
+        .type = GgufType::kString, .is_array = true, .count = texts.size(), .bytes = {}, .strings = texts};
+    contents.metadata["tokenizer.ggml.token_type"] = {
+        .type = GgufType::kInt32, .is_array = true, .count = texts.size(), .bytes = types, .strings = {}};
+    return json::parse(*GgufConfigJson(contents))["eos_token_id"].get<std::set<int>>();
+  };
+  EXPECT_EQ(ends_with({"<|return|>", "a", "b", "<|call|>", "<|end|>"}), (std::set<int>{0, 2, 3}));
+  EXPECT_EQ(ends_with({"<|return|>", "a", "b", "c", "<|end|>"}), (std::set<int>{0, 2, 4}));
 }
 
 // The program that divides files is llama-gguf-split.

@@ -198,7 +198,7 @@ TEST(GgufTest, BlocksAreDequantizedAsByTheReference) {
 }
 
 // Changes, cuts and lengthens files, and loads the results.
-TEST(GgufTest, TwoThousandDamagedFilesAreLoadedOrRefusedInOneLine) {
+TEST(GgufTest, ThreeThousandDamagedFilesAreLoadedOrRefusedInOneLine) {
   SetLogLevel(LogLevel::kError);
   const auto backend = MakeCpuBackend(1);
   const TestDirectory directory;
@@ -207,7 +207,8 @@ TEST(GgufTest, TwoThousandDamagedFilesAreLoadedOrRefusedInOneLine) {
   const struct {
     const char* name;
     bool has_tensors;
-  } files[] = {{"llama.gguf", true}, {"qwen3.gguf", true}, {"llama3_bpe.gguf", false}, {"sentencepiece.gguf", false}};
+  } files[] = {{"llama.gguf", true},         {"qwen3.gguf", true},       {"qwen3moe.gguf", true},
+               {"gpt_oss_mxfp4.gguf", true}, {"llama3_bpe.gguf", false}, {"sentencepiece.gguf", false}};
   int num_refused = 0;
   for (const auto& [name, has_tensors] : files) {
     const std::string file = GoldenBytes(name);
