@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/blocks.h"
 #include "kernels/reference/experts.h"
 #include "tests/kernels/kernel_test_util.h"
 #include "tests/kernels/router_rules.h"
@@ -99,13 +100,23 @@ TEST_P(ExpertsTest, LogitsThatAreNoNumbersGiveSomeChoice) {
 // The experts of a layer, in one of the forms that the CPU multiplies.
 class Layer {
  public:
-  static constexpr int kNumForms = 8;
+  static constexpr int kFirstBlocks = 8, kNumForms = kFirstBlocks + int(BlockType::kMXFP4) + 1;
 
-  // The forms are the values of DataType, int8, int4 by int8, float32 and bfloat16, and fp8.
-  Layer(int form, int num_experts, int dim, int width, Backend* backend, Random* random, bool has_biases = false)
-      : form_(form), dim_(dim), width_(width) {
+  // The forms are the values of DataType, int8, int4 by int8, float32 and bfloat16, fp8, and the types of blocks, for
+  // which both sizes are rounded up to whole blocks.
+  Layer(int form, int num_experts, int min_dim, int min_width, Backend* backend, Random* random,
+        bool has_biases = false)
+      : form_(form), dim_(WholeBlocks(form, min_dim)), width_(WholeBlocks(form, min_width)) {
+    const int dim = dim_, width = width_;
     for (int i = 0; i < num_experts; ++i) {
-      if (form < 3) {
+      if (form >= kFirstBlocks) {
+        const BlockType type = BlockType(form - kFirstBlocks);
+        const auto gate = Blocks(type, width * dim, random), up = Blocks(type, width * dim, random);
+        const auto down = Blocks(type, dim * width, random);
+        gate_ups_.push_back(backend->PackGatedBlocks({gate.data(), width, dim, type}, {up.data(), width, dim, type}));
+        const BlockMatrixView view = {down.data(), dim, width, type};
+        downs_.push_back(backend->PackBlocks(&view, 1));
+      } else if (form < 3) {
         const DataType type = DataType(form);
         const auto gate = Encoded(random->Normals(size_t(width) * dim, 0.1f), type);
         const auto up = Encoded(random->Normals(size_t(width) * dim, 0.1f), type);
@@ -129,8 +140,9 @@ class Layer {
   }
 
   std::string name() const {
-    const std::string names[] = {"float32", "bfloat16",        "float16",          "int8",
-                                 "int4",    "int4 by float32", "int4 by bfloat16", "fp8"};
+    const std::string names[] = {"float32",          "bfloat16", "float16", "int8", "int4", "int4 by float32",
+                                 "int4 by bfloat16", "fp8",      "q8_0",    "q4_k", "q5_k", "q6_k",
+                                 "iq4_nl",           "mxfp4"};
     return names[form_];
   }
   int size() const { return int(experts_.size()); }
@@ -139,6 +151,19 @@ class Layer {
   const Expert* experts() const { return experts_.data(); }
 
  private:
+  static int WholeBlocks(int form, int count) {
+    const int columns = form < kFirstBlocks ? 1 : ShapeOf(BlockType(form - kFirstBlocks)).columns;
+    return (count + columns - 1) / columns * columns;
+  }
+  static std::vector<uint8_t> Blocks(BlockType type, int count, Random* random) {
+    const BlockShape shape = ShapeOf(type);
+    std::vector<uint8_t> blocks(size_t(count / shape.columns * shape.bytes));
+    for (uint8_t& byte : blocks) byte = uint8_t(random->Int(0, 255));
+    for (size_t at = 0; at < blocks.size(); at += size_t(shape.bytes)) {
+      SetBlockScale(type, /*scale=*/float(random->Int(1, 100)) * 1e-5f, /*minimum=*/1e-3f, &blocks[at]);
+    }
+    return blocks;
+  }
   // A random quantized matrix.
   struct Numbers {
     Numbers(int form, int rows, int cols, Random* random)
@@ -306,7 +331,7 @@ TEST_P(ExpertsTest, ATokenDoesNotDependOnItsCompanyOrTheThreads) {
       for (const int count : {1, 3, 50}) {
         const int first = num_tokens - count - 1;
         const std::vector<float> part = RunOn(backend.get(), layer, Part(step, first, count));
-        ASSERT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + int64_t{first} * shape.dim))
+        ASSERT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + int64_t{first} * layer.dim()))
             << layer.name() << ", " << count << " tokens";
       }
     }

@@ -424,7 +424,7 @@ TEST_F(SmallGgufTest, AnotherArchitectureIsRefusedByItsName) {
   EXPECT_THAT(error("bert", "bert.pooling_type", 1), HasSubstr("; bert.pooling_type is 1: encoders are not supported"));
   EXPECT_THAT(error("apertus", "apertus.expert_count", 8), Not(HasSubstr("as safetensors")));
   EXPECT_THAT(error("falcon", "falcon.expert_count", 0),
-              HasSubstr("glm4, command-r or cohere2; docs/serving.md#models lists"));
+              HasSubstr("command-r, cohere2 or gpt-oss; docs/serving.md#models lists"));
 }
 
 TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
@@ -479,9 +479,9 @@ TEST_F(SmallGgufTest, TheLogSaysWhichKeyOfTheTokenizerIsMissing) {
 }
 
 TEST_F(SmallGgufTest, AQuantizedTypeThatIsNotReadIsRefused) {
-  const std::string file = FileWith(20, [](int rows, int cols) { return std::string(size_t(rows) * cols, 'x'); });
+  const std::string file = FileWith(23, [](int rows, int cols) { return std::string(size_t(rows) * cols, 'x'); });
   EXPECT_THAT(Load(file).status().message(),
-              HasSubstr("tensor \"blk.0.attn_q.weight\" has the type IQ4_NL, supported are F32, F16, BF16, Q8_0"));
+              HasSubstr("tensor \"blk.0.attn_q.weight\" has the type IQ4_XS, supported are F32, F16, BF16, Q8_0"));
 }
 
 TEST_F(SmallGgufTest, TheScalingsOfRotaryEmbeddingsAreRead) {
