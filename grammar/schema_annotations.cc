@@ -6,8 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_depth.h"
-#include "base/utf8.h"
 #include "grammar/schema_document.h"
 
 namespace quire::grammar {
@@ -82,9 +80,8 @@ class AnnotationRemover {
 
 std::string WithoutAnnotations(std::string_view schema) {
   std::string text(schema);
-  if (!IsValidUtf8(schema) || JsonDepth(schema) > 2 * kMaxSchemaDepth) return text;
-  SchemaJson root = SchemaJson::parse(schema, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return text;
+  SchemaJson root;
+  if (ReadJson(schema, kSchemaLimits, &root).has_value() || !root.is_object()) return text;
   AnnotationRemover(root).Clean(&root);
   return root.dump();
 }

@@ -8,7 +8,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/json_depth.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/schema_keywords.h"
@@ -99,18 +98,10 @@ std::string JoinUri(const std::string& base, const std::string& reference) {
 
 absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(std::string_view text) {
   QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "the schema"));
-  if (const int depth = JsonDepth(text); depth > 2 * kMaxSchemaDepth) {
-    return absl::InvalidArgumentError(absl::StrCat("the schema is nested in ", depth, " levels of JSON, at most ",
-                                                   2 * kMaxSchemaDepth, " are supported"));
-  }
   std::unique_ptr<SchemaDocument> document(new SchemaDocument);
-  try {
-    document->root_ = SchemaJson::parse(text);
-  } catch (const SchemaJson::parse_error& error) {
-    const size_t at = std::clamp<size_t>(error.byte, 1, text.size() + 1) - 1;
-    return ErrorAtByte(text, at, "the schema is not valid JSON");
-  } catch (const SchemaJson::out_of_range&) {
-    return absl::InvalidArgumentError("the schema has a number that is too large for a double");
+  if (const auto fault = ReadJson(text, kSchemaLimits, &document->root_)) {
+    if (fault->wrong_byte.has_value()) return ErrorAtByte(text, *fault->wrong_byte, "the schema is not valid JSON");
+    return absl::InvalidArgumentError(absl::StrCat("the schema ", fault->reason));
   }
   const SchemaJson& root = document->root_;
   if (root.is_object() && root.contains("$schema") && root["$schema"].is_string()) {

@@ -12,12 +12,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_reader.h"
 #include "grammar/parse_error.h"
 #include "nlohmann/json.hpp"
 
 namespace quire::grammar {
 
 inline constexpr int kMaxSchemaDepth = 64;  // Deepest nesting of schemas as they are written.
+// A schema in a schema takes up to two levels of JSON.
+inline constexpr JsonLimits kSchemaLimits = {.max_depth = 2 * kMaxSchemaDepth};
 
 // Keeps the order of properties.
 using SchemaJson = nlohmann::ordered_json;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/json_reader.h"
 #include "base/status.h"
 #include "kv_manager/jinja/json.h"
 #include "kv_manager/tokenizer/json_value.h"
@@ -116,7 +117,7 @@ absl::StatusOr<Sources> ReadSources(const JsonValue& value) {
 // An absent file is an empty object.
 absl::StatusOr<json> ReadObject(std::string_view text, const char* file) {
   if (text.empty()) return json::object();
-  QUIRE_ASSIGN_OR_RETURN(json document, ParseJson(text, file));
+  QUIRE_ASSIGN_OR_RETURN(json document, ReadJson<nlohmann::json>(text, file));
   if (!document.is_object()) return InvalidArgument(file, ": expected an object");
   return document;
 }

@@ -3,10 +3,11 @@
 #include "kv_manager/engine/generation_config.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_reader.h"
 #include "base/limit_text.h"
 #include "base/sampling_fields.h"
 #include "base/status.h"
@@ -56,7 +57,10 @@ absl::Status ReadFloat(const json& root, const SamplingField& field, SamplingDef
 }  // namespace
 
 absl::StatusOr<SamplingDefaults> ParseGenerationConfig(absl::string_view text, int vocab_size) {
-  const json root = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<json> read =
+      ReadJson<json>(std::string_view(text.data(), text.size()), "generation_config.json");
+  if (!read.ok()) return absl::FailedPreconditionError(read.status().message());
+  const json& root = *read;
   if (!root.is_object()) return absl::FailedPreconditionError("generation_config.json: must be a JSON object");
   SamplingDefaults defaults;
   for (const SamplingField& field : kSamplingFields) {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/ids.h"
-#include "kv_manager/tokenizer/json_value.h"
+#include "base/json_reader.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {
@@ -26,7 +26,7 @@ absl::string_view WeightsOf(const WorkerDescription& worker) {
 
 // Returns the file tokenizer_config.json without that note. Returns nothing if it is no JSON object.
 std::optional<nlohmann::json> WithoutNote(const ModelFile& file) {
-  absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
+  absl::StatusOr<nlohmann::json> config = ReadJson<nlohmann::json>(file.content, file.name);
   if (!config.ok() || !config->is_object()) return std::nullopt;
   config->erase(kMadeFrom);
   return *std::move(config);

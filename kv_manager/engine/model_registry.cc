@@ -15,11 +15,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/ids.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/engine/generation_config.h"
 #include "kv_manager/engine/model_comparison.h"
-#include "kv_manager/tokenizer/json_value.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {
@@ -33,7 +33,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", 
 bool AreOfGguf(const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) {
     if (file.name != "tokenizer_config.json") continue;
-    const absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
+    const absl::StatusOr<nlohmann::json> config = ReadJson<nlohmann::json>(file.content, file.name);
     return config.ok() && config->is_object() && config->contains(kMadeFrom) && (*config)[kMadeFrom] == "gguf";
   }
   return false;

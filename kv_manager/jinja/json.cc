@@ -10,16 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json_reader.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kMaxJsonDepth = 64;
-
-// Builds a Value while the JSON is read, so that the order of the keys is kept and the depth is limited.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+// Builds a Value while the JSON is read, so that the order of the keys is kept.
+class Builder final : public JsonEvents {
  public:
   Builder(bool from_user, int* num_values_left) : from_user_(from_user), num_values_left_(num_values_left) {}
 
@@ -36,7 +35,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return AddInteger(digits);
   }
   bool string(std::string& value) override { return Add(MakeText(value)); }
-  bool binary(nlohmann::json::binary_t&) override { return false; }
   bool start_object(size_t) override { return Open(true); }
   bool start_array(size_t) override { return Open(false); }
   bool key(std::string& value) override {
@@ -56,12 +54,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     return Add(Value::MakeList(std::move(items)));
   }
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    error_ = absl::StrCat("is not valid JSON at byte ", position);
-    return false;
-  }
-
-  const std::string& error() const { return error_; }
   Value TakeResult() { return std::move(result_); }
 
  private:
@@ -77,10 +69,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return Value(builder.Take());
   }
   bool Open(bool is_object) {
-    if (open_.size() >= kMaxJsonDepth) {
-      error_ = absl::StrCat("is nested deeper than ", kMaxJsonDepth, " levels");
-      return false;
-    }
     open_.emplace_back().is_object = is_object;
     return true;
   }
@@ -89,8 +77,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool Add(Value value) {
     if (--*num_values_left_ < 0) {
-      error_ = absl::StrCat("has too many JSON values: at most ", kMaxJsonValues, " are allowed in all");
-      return false;
+      return Stop(absl::StrCat("has too many JSON values: at most ", kMaxJsonValues, " are allowed in all"));
     }
     if (open_.empty()) {
       result_ = std::move(value);
@@ -104,7 +91,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   int* const num_values_left_;
   std::vector<Container> open_;
   Value result_;
-  std::string error_;
 };
 
 class Writer {
@@ -262,9 +248,7 @@ absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user) {
 
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user, int* num_values_left) {
   Builder builder(from_user, num_values_left);
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &builder)) {
-    return InvalidArgument(builder.error().empty() ? "is not valid JSON" : builder.error());
-  }
+  if (const auto fault = builder.Read(json, {})) return InvalidArgument(fault->reason);
   return builder.TakeResult();
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/json_depth.h"
 #include "base/status.h"
 
 namespace quire {
@@ -16,24 +15,7 @@ const nlohmann::json& NullJson() {
   return *null;
 }
 
-// Parsers of nested values recurse, so the nesting depth of a file is limited. No real file nests deeper than this.
-constexpr int kMaxDepth = 64;
-
 }  // namespace
-
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view file) {
-  if (JsonDepth(text) > kMaxDepth) {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(file), ": nested deeper than ", kMaxDepth, " levels"));
-  }
-  try {
-    return nlohmann::json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::parse_error& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(file), ": not valid JSON at byte ", error.byte, " of ", text.size()));
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(file), ": not valid JSON: ", error.what()));
-  }
-}
 
 absl::Status JsonValue::Error(std::string_view message) const {
   return absl::InvalidArgumentError(absl::StrCat(path_, ": ", std::string(message)));

@@ -14,9 +14,6 @@
 
 namespace quire {
 
-// Parses `text`. InvalidArgument, in one line that names `file` and the byte, when it is not JSON. Never throws.
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view file);
-
 // A value inside a JSON document with its path, for error messages such as
 // "tokenizer.json: model.vocab: expected an object, found an array". A view: the document must outlive it.
 class JsonValue {

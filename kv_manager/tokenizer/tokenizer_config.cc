@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_reader.h"
 #include "base/status.h"
 #include "kv_manager/tokenizer/json_value.h"
 
@@ -86,7 +87,7 @@ absl::Status ParseSpecialTokens(const JsonValue& root, TokenizerConfig* config) 
 // An absent file is an empty object.
 absl::StatusOr<nlohmann::json> ReadObject(std::string_view text, const char* file) {
   if (text.empty()) return nlohmann::json::object();
-  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, file));
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ReadJson<nlohmann::json>(text, file));
   if (!document.is_object()) return InvalidArgument(file, ": expected an object");
   return document;
 }

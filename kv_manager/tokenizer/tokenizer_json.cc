@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/json_reader.h"
 #include "base/status.h"
 #include "kv_manager/tokenizer/bpe.h"
 #include "kv_manager/tokenizer/json_value.h"
@@ -221,7 +222,7 @@ void MakeLlamaParts(SpacePrefix prefix, nlohmann::json* document) {
 
 absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text, const TokenizerConfig& config,
                                                    SpacePrefix prefix) {
-  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, "tokenizer.json"));
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ReadJson<nlohmann::json>(text, "tokenizer.json"));
   const bool is_bpe = document.is_object() && document.contains("model") && document["model"].is_object() &&
                       (!document["model"].contains("type") || document["model"]["type"] == "BPE");
   if (prefix != SpacePrefix::kAsInFile && is_bpe && text.find("\"ByteLevel\"") == text.npos) {

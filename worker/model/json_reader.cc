@@ -3,7 +3,6 @@
 #include "worker/model/json_reader.h"
 
 #include <cmath>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,57 +12,6 @@ namespace quire {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kMaxDepth = 32;
-constexpr size_t kMaxShown = 80;
-
-// Follows the events of the parser without building a document. It finds syntax errors, repeated keys and deep nesting
-// before the text can take much memory.
-class JsonChecker : public nlohmann::json_sax<json> {
- public:
-  const std::string& error() const { return error_; }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return Enter(); }
-  bool end_object() override { return Leave(); }
-  bool start_array(size_t) override { return Enter(); }
-  bool end_array() override { return Leave(); }
-
-  bool key(string_t& name) override {
-    if (keys_.back().insert(name).second) return true;
-    error_ = absl::StrCat("key ", Shown(name), " occurs twice in one object");
-    return false;
-  }
-
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    error_ = absl::StrCat("not valid JSON at byte ", position);
-    return false;
-  }
-
- private:
-  bool Enter() {
-    if (keys_.size() == kMaxDepth) {
-      error_ = absl::StrCat("nested deeper than ", kMaxDepth, " levels");
-      return false;
-    }
-    keys_.emplace_back();
-    return true;
-  }
-
-  bool Leave() {
-    keys_.pop_back();
-    return true;
-  }
-
-  std::vector<std::unordered_set<std::string>> keys_;  // One set per open object or array. That of an array is empty.
-  std::string error_;
-};
 
 bool ReadInt(const json& value, int64_t min, int64_t max, int64_t* result) {
   if (!value.is_number_integer()) return false;
@@ -75,17 +23,7 @@ bool ReadInt(const json& value, int64_t min, int64_t max, int64_t* result) {
 }  // namespace
 
 absl::StatusOr<json> ParseModelJson(std::string_view text, const std::string& file) {
-  JsonChecker checker;
-  if (!json::sax_parse(text.begin(), text.end(), &checker)) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": ", checker.error()));
-  }
-  return json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-}
-
-std::string Shown(const json& value) {
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown - 3) + "...";
-  return text;
+  return ReadJson<json>(text, file, {.max_depth = 32, .allows_repeated_keys = false});
 }
 
 JsonFields::JsonFields(const json& object, const std::string& file, const std::string& prefix)

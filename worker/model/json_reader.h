@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/json_reader.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {
@@ -21,9 +22,6 @@ inline constexpr const char* kConfigFile = "config.json";
 // Parses a JSON file of a model directory. It is stricter than JSON: an object may not repeat a key, and values may be
 // nested at most 32 levels deep. Error messages call the text `file`.
 absl::StatusOr<nlohmann::json> ParseModelJson(std::string_view text, const std::string& file);
-
-// Returns at most 80 characters of a value, for error messages.
-std::string Shown(const nlohmann::json& value);
 
 // Reads fields of one JSON object with their types and limits. Every error is one line with the file, the field, its
 // value and the allowed values. A field that is absent or null counts as missing. The object must outlive the reader.

@@ -43,7 +43,7 @@ TEST(ParseBodyTest, WhatWouldCostTooMuchIsRefused) {
   EXPECT_FALSE(ParseBody("{\"a\": \"\xFF\"}").ok());
   EXPECT_FALSE(ParseBody("{\"a\": 1} x").ok());
   EXPECT_EQ(ParseBody("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}").status().message(),
-            "the body is nested more than 100 deep");
+            "the body is nested deeper than 100 levels");
   std::string many = "{\"0\":0";
   for (int i = 1; i < 2049; ++i) many += ",\"" + std::to_string(i) + "\":0";
   EXPECT_EQ(ParseBody(many + "}").status().message(), "the body has an object with more than 2048 members");

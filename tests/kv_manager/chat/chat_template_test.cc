@@ -144,7 +144,7 @@ TEST(ChatTemplateTest, ErrorsNameFileLineAndConstruct) {
               testing::StartsWith("tokenizer_config.json: chat_template \"a\": line 1: "));
   EXPECT_EQ(ErrorOf({.tokenizer_config_json = R"({"chat_template": 3})"}),
             "tokenizer_config.json: chat_template: expected a text or a list of named templates");
-  EXPECT_THAT(ErrorOf({.chat_template_json = "["}), HasSubstr("chat_template.json: not valid JSON"));
+  EXPECT_THAT(ErrorOf({.chat_template_json = "["}), HasSubstr("chat_template.json is not JSON"));
   EXPECT_EQ(ErrorOf({.chat_template_json = "[]"}), "chat_template.json: expected an object");
 }
 

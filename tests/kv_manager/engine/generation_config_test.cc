@@ -59,7 +59,7 @@ TEST(GenerationConfigTest, AValueThatNoRequestCouldHaveIsAnError) {
   EXPECT_THAT(Error(R"({"repetition_penalty": 0})"), HasSubstr("repetition_penalty is 0, must be 0.01 .. 10"));
   EXPECT_THAT(Error(R"({"max_new_tokens": 0})"), HasSubstr("max_new_tokens is 0, must be 1 .. 2147483647; "));
   EXPECT_THAT(Error("3"), HasSubstr("must be a JSON object"));
-  EXPECT_THAT(Error("{"), HasSubstr("must be a JSON object"));
+  EXPECT_THAT(Error("{"), HasSubstr("generation_config.json is not JSON in UTF-8: it ends too early"));
 }
 
 }  // namespace

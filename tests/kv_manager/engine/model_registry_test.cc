@@ -272,13 +272,13 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
     EXPECT_THAT(registry.models(), IsEmpty());
     return std::string(status.message());
   };
-  EXPECT_THAT(error({{"tokenizer.json", "{"}}), HasSubstr("cannot be used: tokenizer.json: not valid JSON"));
+  EXPECT_THAT(error({{"tokenizer.json", "{"}}), HasSubstr("cannot be used: tokenizer.json is not JSON"));
   EXPECT_THAT(error({{"tokenizer.json", ""}}), HasSubstr("cannot be used: tokenizer.json: the file is empty"));
   EXPECT_THAT(error({{"tokenizer.model", "x"}}), HasSubstr("cannot be used: tokenizer.model: "));
   EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"tokenizer_config.json", "["}}),
-              HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
+              HasSubstr("cannot be used: tokenizer_config.json is not JSON"));
   EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"special_tokens_map.json", "["}}),
-              HasSubstr("cannot be used: special_tokens_map.json: not valid JSON"));
+              HasSubstr("cannot be used: special_tokens_map.json is not JSON"));
   EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"added_tokens.json", R"({"<x>": "1"})"}}),
               HasSubstr("cannot be used: added_tokens.json: <x>: expected a token id of 0 to "));
 }
@@ -290,7 +290,7 @@ TEST(ModelRegistryTest, ErrorsOfAGgufFileNameItsKeys) {
   WorkerDescription worker = SmallWorker();
   worker.tokenizer_files = {{"tokenizer.json", "{"}, config};
   EXPECT_THAT(std::string(registry.Admit("a", worker).status().message()),
-              HasSubstr("cannot be used: the GGUF file: tokenizer.ggml.*: not valid JSON"));
+              HasSubstr("cannot be used: the GGUF file: tokenizer.ggml.* is not JSON"));
   worker.tokenizer_files = {{"chat_template.jinja", "\n{% include 'x' %}"}, config};
   testing::internal::CaptureStderr();
   ASSERT_TRUE(registry.Admit("a", worker).ok());

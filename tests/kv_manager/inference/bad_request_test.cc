@@ -329,7 +329,8 @@ const BadRequestCase kBadRequests[] = {
      "is not set"},
     {"LongRole", [](auto* r) { Hello(r)->mutable_messages(0)->set_role(std::string(65, 'a')); },
      "chat.messages[0].role", "has 65 bytes, at most 64 are allowed"},
-    {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools", "is not valid JSON at byte 3"},
+    {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools",
+     "is not JSON in UTF-8: byte 2 of 3 is wrong"},
     {"ToolsThatAreNoArray", [](auto* r) { Hello(r)->set_tools("{}"); }, "chat.tools", "is not a JSON array"},
     {"TooManyToolCalls",
      [](auto* r) {

@@ -823,13 +823,13 @@ TEST(ModelConfigTest, OddWindowsAreRefused) {
 }
 
 TEST(ModelConfigTest, BrokenJsonIsOneLine) {
-  EXPECT_EQ(ParseModelConfig("{\"a\": ", "").status().message(), "config.json: not valid JSON at byte 7");
-  EXPECT_EQ(ParseModelConfig("", "").status().message(), "config.json: not valid JSON at byte 1");
+  EXPECT_EQ(ParseModelConfig("{\"a\": ", "").status().message(), "config.json is not JSON in UTF-8: it ends too early");
+  EXPECT_EQ(ParseModelConfig("", "").status().message(), "config.json is not JSON in UTF-8: it ends too early");
   EXPECT_EQ(ParseModelConfig("[1]", "").status().message(), "config.json: must be an object");
   EXPECT_EQ(ParseModelConfig("{\"a\": 1, \"a\": 2}", "").status().message(),
-            "config.json: key \"a\" occurs twice in one object");
+            "config.json has the key \"a\" twice in one object");
   EXPECT_EQ(ParseModelConfig(std::string(1000000, '['), "").status().message(),
-            "config.json: nested deeper than 32 levels");
+            "config.json is nested deeper than 32 levels");
   EXPECT_EQ(Parse(LlamaJson(), "3").status().message(), "generation_config.json: must be an object");
 }
 

@@ -229,7 +229,7 @@ TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
 
 TEST_F(LoadModelTest, ABrokenConfigIsNamedWithItsFolder) {
   directory_.Write("config.json", "{\"a\": ");
-  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/config.json: not valid JSON at byte 7");
+  EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/config.json is not JSON in UTF-8: it ends too early");
 }
 
 TEST_F(LoadModelTest, AModelWithoutATokenizerIsLoadedWithOneWarning) {

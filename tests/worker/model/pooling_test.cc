@@ -80,7 +80,7 @@ TEST(PoolingTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(refusal({{"modules.json", kModules}}), "there is no 1_Pooling/config.json, which modules.json names");
   EXPECT_EQ(refusal(WithPooling("")), "1_Pooling/config.json is damaged: it has 0 bytes");
   EXPECT_EQ(refusal({{"modules.json", ""}}), "modules.json is damaged: it has 0 bytes");
-  EXPECT_THAT(refusal({{"modules.json", "{"}}), HasSubstr("modules.json: not valid JSON"));
+  EXPECT_THAT(refusal({{"modules.json", "{"}}), HasSubstr("modules.json is not JSON"));
   EXPECT_EQ(refusal({{"modules.json", "{}"}}), "modules.json must be an array of at most 16 modules");
   EXPECT_EQ(refusal({{"modules.json", "[]"}}), "modules.json has no module of the type Pooling");
   EXPECT_EQ(refusal({{"modules.json", R"([{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../x"}])"}}),
