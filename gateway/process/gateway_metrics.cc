@@ -14,7 +14,7 @@
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "serving/port_metrics.h"
-#include "serving/span_metrics.h"
+#include "serving/process_metrics.h"
 
 namespace quire {
 namespace {

@@ -25,13 +25,10 @@
 #include "quire/v1/admin.grpc.pb.h"
 #include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
-#include "serving/certificate_metrics.h"
 #include "serving/frame_guard.h"
-#include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/process_metrics.h"
 #include "serving/service_main.h"
-#include "serving/span_metrics.h"
-#include "serving/watched_file_metrics.h"
 
 namespace quire {
 namespace {
