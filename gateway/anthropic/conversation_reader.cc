@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/openai/field_reader.h"
 #include "gateway/openai/message_text.h"
-#include "gateway/openai/typed_list.h"
 
 namespace quire {
 namespace {

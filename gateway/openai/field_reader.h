@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/body_json.h"
@@ -108,6 +109,25 @@ std::string Dump(const Json& json);
 
 // "is a string", "is 7" and so on, for the message of an error.
 std::string Describe(const Json& value);
+
+// Reads a list of objects, each of which has a field `type`. Calls `read` with the type of each, its place and a reader
+// of its fields: void(const std::string& type, const std::string& place, FieldReader* fields). `path` is the name of
+// the list. An object without a type has the default one, if that is not null. An error is left in `parent`.
+template <typename Read>
+void ReadTypedList(const Json& list, const std::string& path, const char* default_type, FieldReader* parent,
+                   Read read) {
+  for (size_t i = 0; i < list.size() && !parent->error().has_value(); ++i) {
+    const std::string place = absl::StrCat(path, "[", i, "]");
+    if (!list[i].is_object())
+      return parent->Fail(FieldError(place, absl::StrCat(Describe(list[i]), ", it must be an object")));
+    FieldReader fields(list[i], place + ".", parent);
+    std::optional<std::string> type = fields.String("type");
+    if (!type.has_value() && default_type != nullptr) type = default_type;
+    if (!type.has_value()) fields.Fail("type", "is missing");
+    if (!fields.error().has_value()) read(*type, place, &fields);
+    fields.RefuseOthers();
+  }
+}
 
 }  // namespace quire
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/openai/field_reader.h"
 #include "gateway/openai/message_text.h"
-#include "gateway/openai/typed_list.h"
 #include "gateway/responses/response_tools.h"
 #include "gateway/responses/thoughts_token.h"
 

@@ -8,10 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/openai/field_reader.h"
 #include "gateway/openai/forced_tools.h"
 #include "gateway/openai/parameter_types.h"
 #include "gateway/openai/tool_list.h"
-#include "gateway/openai/typed_list.h"
 
 namespace quire {
 namespace {
