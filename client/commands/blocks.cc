@@ -16,7 +16,7 @@
 #include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"
 #include "client/views/block_drawing.h"
-#include "client/views/worker_text.h"
+#include "client/views/state_text.h"
 
 namespace quire {
 namespace {

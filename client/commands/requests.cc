@@ -6,7 +6,7 @@
 #include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"
-#include "client/views/request_text.h"
+#include "client/views/state_text.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/counted.h"
 #include "client/commands/commands.h"
-#include "client/views/worker_text.h"
+#include "client/views/state_text.h"
 
 namespace quire {
 namespace {

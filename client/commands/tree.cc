@@ -5,8 +5,8 @@
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"
-#include "client/views/request_text.h"
 #include "client/views/request_tree.h"
+#include "client/views/state_text.h"
 
 namespace quire {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/views/block_drawing.h"
-#include "client/views/worker_text.h"
+#include "client/views/state_text.h"
 
 namespace quire {
 namespace {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/views/worker_text.h"
+#include "client/views/state_text.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace quire {
 namespace {
@@ -17,6 +18,25 @@ const char* StateName(v1::WorkerState state) {
 }
 
 }  // namespace
+
+const char* StateOf(v1::RequestState state) {
+  switch (state) {
+    case v1::REQUEST_STATE_RUNNING:
+      return "running";
+    case v1::REQUEST_STATE_SWAPPED:
+      return "swapped";
+    case v1::REQUEST_STATE_WAITING:
+      return "waiting";
+    default:
+      return "unknown";
+  }
+}
+
+std::string DescribeAge(uint64_t age_ms) {
+  const absl::Duration age = absl::Milliseconds(age_ms);
+  const absl::Duration unit = age < absl::Seconds(10) ? absl::Milliseconds(100) : absl::Seconds(1);
+  return absl::FormatDuration(absl::Floor(age, unit));
+}
 
 const char* StateOf(const v1::WorkerStatus& worker) {
   const bool is_ready = worker.state() == v1::WORKER_STATE_READY;

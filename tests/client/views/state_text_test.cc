@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/views/worker_text.h"
+#include "client/views/state_text.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-TEST(WorkerTextTest, AWorkerThatDrainsIsNotReady) {
+TEST(StateTextTest, AWorkerThatDrainsIsNotReady) {
   v1::WorkerStatus worker;
   EXPECT_STREQ(StateOf(worker), "connecting");
   worker.set_is_draining(true);
@@ -22,7 +22,7 @@ TEST(WorkerTextTest, AWorkerThatDrainsIsNotReady) {
   EXPECT_STREQ(StateOf(worker), "ready");
 }
 
-TEST(WorkerTextTest, EachRankOfAGroupHasALine) {
+TEST(StateTextTest, EachRankOfAGroupHasALine) {
   v1::WorkerStatus worker;
   EXPECT_EQ(RankLines(worker), "");
   v1::RankStatus* rank = worker.add_ranks();
@@ -44,7 +44,7 @@ TEST(WorkerTextTest, EachRankOfAGroupHasALine) {
             "  rank 1 at b:1 is connecting\n");
 }
 
-TEST(WorkerTextTest, TheColumnOfAddressesHoldsTheLongest) {
+TEST(StateTextTest, TheColumnOfAddressesHoldsTheLongest) {
   v1::GetStatusResponse status;
   EXPECT_EQ(AddressWidth(status), 28);
   status.add_workers()->set_address("host:1");
