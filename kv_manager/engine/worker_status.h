@@ -11,7 +11,7 @@
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/histogram.h"
 #include "kv_manager/engine/tenant_labels.h"
-#include "kv_manager/worker_link/rank_state.h"
+#include "kv_manager/worker_link/worker_client.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 

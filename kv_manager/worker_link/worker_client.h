@@ -9,12 +9,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kv_manager/worker_link/rank_state.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/step_plan.h"
 
 namespace quire {
+
+// One rank of a worker, for operators.
+struct RankState {
+  std::string address = "";
+  bool is_ready = false;        // It has joined the session of the group.
+  bool is_refused = false;      // It refuses the session. See last_error.
+  std::string last_error = "";  // Why it has ended the last attempt or session. Empty: it has not.
+  std::string device = "";      // Empty: it has not described itself.
+};
+
+// By rank. Null for a worker with a whole model.
+using RankStates = std::shared_ptr<const std::vector<RankState>>;
 
 // The ranks that run a session together, see v1::SessionGroup.
 struct SessionGroup {
