@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kv_manager/jinja/access.h"
-#include "kv_manager/jinja/filter_arguments.h"
+#include "kv_manager/jinja/function.h"
 #include "kv_manager/jinja/json.h"
 #include "kv_manager/jinja/methods.h"
 #include "kv_manager/jinja/sequence_filters.h"

@@ -3,6 +3,7 @@
 #include "kv_manager/jinja/function.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/status.h"
 
@@ -41,6 +42,17 @@ absl::StatusOr<std::vector<std::optional<Value>>> Arguments::Bind(std::initializ
     slot = value;
   }
   return bound;
+}
+
+absl::StatusOr<int64_t> IntegerOr(const std::optional<Value>& argument, int64_t otherwise) {
+  if (!argument.has_value()) return otherwise;
+  int64_t value = 0;
+  if (argument->GetInteger(&value)) return value;
+  return InvalidArgument("needs an integer, not a value of type ", std::string(argument->type_name()));
+}
+
+bool BoolOr(const std::optional<Value>& argument, bool otherwise) {
+  return argument.has_value() ? argument->IsTrue() : otherwise;
 }
 
 }  // namespace quire::jinja

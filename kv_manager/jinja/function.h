@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_JINJA_FUNCTION_H_
 #define QUIRE_KV_MANAGER_JINJA_FUNCTION_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kv_manager/jinja/ast.h"
 #include "kv_manager/jinja/value.h"
 
@@ -47,6 +49,10 @@ struct Arguments {
   // when one has an unknown name or is given twice.
   absl::StatusOr<std::vector<std::optional<Value>>> Bind(std::initializer_list<std::string_view> names) const;
 };
+
+// Both functions return the value of an argument of a filter, or `otherwise` if it is not given.
+absl::StatusOr<int64_t> IntegerOr(const std::optional<Value>& argument, int64_t otherwise);
+bool BoolOr(const std::optional<Value>& argument, bool otherwise);
 
 }  // namespace quire::jinja
 

@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/status.h"
 #include "kv_manager/jinja/access.h"
-#include "kv_manager/jinja/filter_arguments.h"
+#include "kv_manager/jinja/function.h"
 #include "kv_manager/jinja/predicates.h"
 
 namespace quire::jinja {

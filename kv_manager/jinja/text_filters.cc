@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "kv_manager/jinja/access.h"
-#include "kv_manager/jinja/filter_arguments.h"
+#include "kv_manager/jinja/function.h"
 #include "kv_manager/jinja/methods.h"
 #include "kv_manager/jinja/percent_format.h"
 
