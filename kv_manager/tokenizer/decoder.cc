@@ -47,11 +47,11 @@ std::string_view StripToken(const DecoderStep& step, std::string_view token) {
 }
 
 std::string ReplaceToken(const DecoderStep& step, std::string_view token) {
-  std::vector<Span> spans;
+  std::vector<TextSpan> spans;
   // A pattern whose matching gives up replaces nothing.
   if (!step.pattern->FindAll(token, &spans).ok()) return std::string(token);
   std::string out;
-  for (const Span& span : spans) {
+  for (const TextSpan& span : spans) {
     out.append(span.is_match ? std::string_view(step.content) : token.substr(span.begin, span.end - span.begin));
   }
   return out;

@@ -59,11 +59,11 @@ class ReplaceNormalizer : public Normalizer {
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   absl::Status Normalize(TextPiece* piece) const override {
-    std::vector<Span> spans;
+    std::vector<TextSpan> spans;
     QUIRE_RETURN_IF_ERROR(pattern_.FindAll(piece->text, &spans));
     std::string out;
     size_t num_origin_bytes = 0;
-    for (const Span& span : spans) {
+    for (const TextSpan& span : spans) {
       // A replacement belongs to the last byte that it replaces.
       const bool is_at_origin = span.is_match && span.end <= piece->num_origin_bytes;
       const std::string_view text = std::string_view(piece->text).substr(span.begin, span.end - span.begin);

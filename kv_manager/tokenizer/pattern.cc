@@ -22,7 +22,7 @@ absl::StatusOr<Pattern> Pattern::Parse(const JsonValue& json) {
   return Pattern(*std::move(regex));
 }
 
-absl::Status Pattern::FindAll(std::string_view text, std::vector<Span>* spans) const {
+absl::Status Pattern::FindAll(std::string_view text, std::vector<TextSpan>* spans) const {
   if (regex_.has_value()) return regex_->FindAll(text, spans);
   spans->clear();
   size_t covered = 0;

@@ -23,7 +23,7 @@ class Pattern {
   static absl::StatusOr<Pattern> Parse(const JsonValue& json);
 
   // Does the same as Regex::FindAll.
-  absl::Status FindAll(std::string_view text, std::vector<Span>* spans) const;
+  absl::Status FindAll(std::string_view text, std::vector<TextSpan>* spans) const;
 
   // The literal string. The result is empty for a regular expression.
   const std::string& literal() const { return literal_; }

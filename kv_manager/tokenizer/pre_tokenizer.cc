@@ -34,16 +34,16 @@ absl::Status SplitEach(std::vector<TextPiece>* pieces,
   return absl::OkStatus();
 }
 
-void AppendSlices(const TextPiece& piece, const std::vector<Span>& spans, SplitBehavior behavior,
+void AppendSlices(const TextPiece& piece, const std::vector<TextSpan>& spans, SplitBehavior behavior,
                   std::vector<TextPiece>* out) {
-  for (const Span& part : SplitSpans(spans, behavior)) {
+  for (const TextSpan& part : SplitSpans(spans, behavior)) {
     if (part.begin < part.end) out->push_back(piece.Slice(part.begin, part.end));
   }
 }
 
 // Every character that `is_match` accepts is a match of its own.
-std::vector<Span> FindCharacters(std::string_view text, bool (*is_match)(char32_t)) {
-  std::vector<Span> spans;
+std::vector<TextSpan> FindCharacters(std::string_view text, bool (*is_match)(char32_t)) {
+  std::vector<TextSpan> spans;
   size_t covered = 0;
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
@@ -75,11 +75,11 @@ class PatternPreTokenizer : public PreTokenizer {
       : pattern_(std::move(pattern)), behavior_(behavior), is_inverted_(is_inverted) {}
 
   absl::Status Split(std::vector<TextPiece>* pieces) const override {
-    std::vector<Span> spans;
+    std::vector<TextSpan> spans;
     return SplitEach(pieces, [&](TextPiece piece, std::vector<TextPiece>* out) -> absl::Status {
       QUIRE_RETURN_IF_ERROR(pattern_.FindAll(piece.text, &spans));
       if (is_inverted_) {
-        for (Span& span : spans) span.is_match = !span.is_match;
+        for (TextSpan& span : spans) span.is_match = !span.is_match;
       }
       AppendSlices(piece, spans, behavior_, out);
       return absl::OkStatus();
@@ -140,7 +140,7 @@ class ByteLevelPreTokenizer : public PreTokenizer {
       : adds_prefix_space_(adds_prefix_space), regex_(std::move(regex)) {}
 
   absl::Status Split(std::vector<TextPiece>* pieces) const override {
-    std::vector<Span> spans;
+    std::vector<TextSpan> spans;
     QUIRE_RETURN_IF_ERROR(SplitEach(pieces, [&](TextPiece piece, std::vector<TextPiece>* out) -> absl::Status {
       if (adds_prefix_space_ && piece.text.front() != ' ') piece.Prepend(" ");
       if (!regex_.has_value()) {
@@ -182,7 +182,7 @@ class MetaspacePreTokenizer : public PreTokenizer {
       : replacement_(std::move(replacement)), pattern_(replacement_), scheme_(scheme), splits_(splits) {}
 
   absl::Status Split(std::vector<TextPiece>* pieces) const override {
-    std::vector<Span> spans;
+    std::vector<TextSpan> spans;
     return SplitEach(pieces, [&](TextPiece piece, std::vector<TextPiece>* out) -> absl::Status {
       ReplaceSpaces(&piece);
       const bool has_prefix = piece.text.compare(0, replacement_.size(), replacement_) == 0;
@@ -304,19 +304,19 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ParseMetaspace(const JsonValue& js
 
 }  // namespace
 
-std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behavior) {
-  std::vector<Span> parts;
+std::vector<TextSpan> SplitSpans(const std::vector<TextSpan>& spans, SplitBehavior behavior) {
+  std::vector<TextSpan> parts;
   bool was_match = false;
   switch (behavior) {
     case SplitBehavior::kIsolated:
       return spans;
     case SplitBehavior::kRemoved:
-      for (const Span& span : spans) {
+      for (const TextSpan& span : spans) {
         if (!span.is_match) parts.push_back(span);
       }
       return parts;
     case SplitBehavior::kContiguous:
-      for (const Span& span : spans) {
+      for (const TextSpan& span : spans) {
         if (span.is_match == was_match && !parts.empty()) {
           parts.back().end = span.end;
         } else {
@@ -326,7 +326,7 @@ std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behav
       }
       return parts;
     case SplitBehavior::kMergedWithPrevious:
-      for (const Span& span : spans) {
+      for (const TextSpan& span : spans) {
         if (span.is_match && !was_match && !parts.empty()) {
           parts.back().end = span.end;
         } else {

@@ -24,7 +24,7 @@ enum class SplitBehavior {
 };
 
 // Turns matches and gaps into the parts that remain, in order. Parts may be empty.
-std::vector<Span> SplitSpans(const std::vector<Span>& spans, SplitBehavior behavior);
+std::vector<TextSpan> SplitSpans(const std::vector<TextSpan>& spans, SplitBehavior behavior);
 
 // The "pre_tokenizer" of a tokenizer.json. It cuts pieces of text into words, which the model encodes one by one.
 // Thread-safe.

@@ -84,7 +84,7 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   return Regex(std::unique_ptr<Code, CodeDeleter>(new Code{code}));
 }
 
-absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) const {
+absl::Status Regex::FindAll(std::string_view text, std::vector<TextSpan>* spans) const {
   spans->clear();
   if (text.empty()) return absl::OkStatus();
   std::string storage;
@@ -94,7 +94,7 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) con
   bool has_match = false;
   while (start <= subject.size() && !EncodeStop::IsDue()) {
     bool found = false;
-    Span match{};
+    TextSpan match{};
     QUIRE_RETURN_IF_ERROR(Search(subject, start, &found, &match));
     if (!found) break;
     if (match.begin == match.end && has_match && match.end == covered) {
@@ -111,7 +111,7 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) con
   return absl::OkStatus();
 }
 
-absl::Status Regex::Search(std::string_view text, size_t start, bool* found, Span* match) const {
+absl::Status Regex::Search(std::string_view text, size_t start, bool* found, TextSpan* match) const {
   MatchState& state = ThreadMatchState();
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   int result = pcre2_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK, state.data, state.context);

@@ -14,7 +14,7 @@
 namespace quire {
 
 // A part of a text, [begin, end) in bytes. It is a match or the text between two matches.
-struct Span {
+struct TextSpan {
   size_t begin;
   size_t end;
   bool is_match;
@@ -28,7 +28,7 @@ class Regex {
 
   // Replaces `*spans` by the non-overlapping matches from left to right and the gaps between them. Together they cover
   // `text`, which is valid UTF-8. InvalidArgument when PCRE2 gives up at its backtracking or memory limit.
-  absl::Status FindAll(std::string_view text, std::vector<Span>* spans) const;
+  absl::Status FindAll(std::string_view text, std::vector<TextSpan>* spans) const;
 
  private:
   struct Code;  // Owns the compiled pattern.
@@ -38,7 +38,7 @@ class Regex {
   explicit Regex(std::unique_ptr<Code, CodeDeleter> code) : code_(std::move(code)) {}
 
   // Finds the first match that starts at `start` or later. Sets *found to false when there is none.
-  absl::Status Search(std::string_view text, size_t start, bool* found, Span* match) const;
+  absl::Status Search(std::string_view text, size_t start, bool* found, TextSpan* match) const;
 
   std::unique_ptr<Code, CodeDeleter> code_;
 };

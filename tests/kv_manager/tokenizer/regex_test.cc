@@ -22,10 +22,10 @@ constexpr char kLlama3[] =
 Strings FindAll(const std::string& pattern, const std::string& text) {
   const auto regex = Regex::Compile(pattern);
   if (!regex.ok()) return {regex.status().ToString()};
-  std::vector<Span> spans;
+  std::vector<TextSpan> spans;
   if (const absl::Status status = regex->FindAll(text, &spans); !status.ok()) return {status.ToString()};
   Strings parts;
-  for (const Span& span : spans) {
+  for (const TextSpan& span : spans) {
     const std::string part = text.substr(span.begin, span.end - span.begin);
     parts.push_back(span.is_match ? part : "<" + part + ">");
   }
