@@ -16,7 +16,7 @@
 #include "base/status_reason.h"
 #include "kv_manager/inference/call_metadata.h"
 #include "kv_manager/inference/generate_batch_call.h"
-#include "kv_manager/inference/generate_call.h"
+#include "kv_manager/inference/stream_call.h"
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/embed_run.h"
@@ -106,7 +106,7 @@ InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
       environment_(environment) {
   for (const auto& [name, method] : {std::pair("Generate", RpcMethod::kGenerate), {"Resume", RpcMethod::kResume}}) {
     AddStream(name, [environment, method = method](grpc::CallbackServerContext* context) {
-      return GenerateCall::New(environment, method, context);
+      return StreamCall::New(environment, method, context);
     });
   }
   AddStream("GenerateBatch", [environment](grpc::CallbackServerContext* context) {

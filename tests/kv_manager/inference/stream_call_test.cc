@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv_manager/inference/generate_call.h"
+#include "kv_manager/inference/stream_call.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ v1::GenerateRequest RequestOfTokens(int max_tokens) {
   return request;
 }
 
-TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
+TEST(StreamCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
   InferenceServiceOptions options;
   options.last_write_timeout = absl::Milliseconds(20);
   // Returns how a call ends whose client reads nothing until it asks for the end after `wait`.
@@ -57,7 +57,7 @@ TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
   }
 }
 
-TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
+TEST(StreamCallTest, ClientThatReadsInTimeLosesNothing) {
   InferenceServiceOptions options;
   options.last_write_timeout = absl::Seconds(60);
   ServiceHarness harness(ToyModel(), options);
@@ -66,7 +66,7 @@ TEST(GenerateCallTest, ClientThatReadsInTimeLosesNothing) {
   EXPECT_EQ(result.tokens().size(), 3u);
 }
 
-TEST(GenerateCallTest, ATextIsTokenizedAgainWhenAnotherModelIsServedMeanwhile) {
+TEST(StreamCallTest, ATextIsTokenizedAgainWhenAnotherModelIsServedMeanwhile) {
   ServiceHarness harness(ToyModel());
   const std::shared_ptr<ServedModel> newer = ToyModel({"abc"});
   newer->generation = GenerationId{2};
@@ -82,7 +82,7 @@ TEST(GenerateCallTest, ATextIsTokenizedAgainWhenAnotherModelIsServedMeanwhile) {
   EXPECT_EQ(submitted.prompt, (std::vector<TokenId>{ToyTokenizer::kBos, 258})) << "the newer model has a token for it";
 }
 
-TEST(GenerateCallTest, ARequestThatIsContinuedAtItsEndNeedsNoWorker) {
+TEST(StreamCallTest, ARequestThatIsContinuedAtItsEndNeedsNoWorker) {
   ServiceHarness harness(ToyModel());
   v1::GenerateRequest request = RequestOfTokens(2);
   request.mutable_sampling()->set_seed(5);
@@ -97,7 +97,7 @@ TEST(GenerateCallTest, ARequestThatIsContinuedAtItsEndNeedsNoWorker) {
   EXPECT_TRUE(harness.engine.requests().empty());
 }
 
-TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
+TEST(StreamCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
   ServiceHarness harness(ToyModel());
   EXPECT_TRUE(harness.registry().WaitForReaders(absl::ZeroDuration()));
   grpc::ClientContext context;
@@ -112,7 +112,7 @@ TEST(GenerateCallTest, AClientThatHasNotReadTheEndIsWaitedFor) {
   EXPECT_TRUE(harness.registry().WaitForReaders(absl::Seconds(60)));
 }
 
-TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
+TEST(StreamCallTest, ARefusedCallIsNotWaitedFor) {
   ServiceHarness harness(ToyModel());
   harness.engine.submit_status = absl::UnavailableError("draining");
   grpc::ClientContext context;
@@ -123,7 +123,7 @@ TEST(GenerateCallTest, ARefusedCallIsNotWaitedFor) {
 }
 
 // An Abort finds the request as soon as it has a name, even before the engine has it.
-TEST(GenerateCallTest, AbortAtAnyTimeEndsTheCallOnce) {
+TEST(StreamCallTest, AbortAtAnyTimeEndsTheCallOnce) {
   ServiceHarness harness(ToyModel());
   constexpr int kCalls = 300;
   std::atomic<int> started = 0;

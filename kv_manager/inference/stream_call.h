@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_KV_MANAGER_INFERENCE_GENERATE_CALL_H_
-#define QUIRE_KV_MANAGER_INFERENCE_GENERATE_CALL_H_
+#ifndef QUIRE_KV_MANAGER_INFERENCE_STREAM_CALL_H_
+#define QUIRE_KV_MANAGER_INFERENCE_STREAM_CALL_H_
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
@@ -27,10 +27,10 @@ namespace quire {
 
 // One call of Generate or Resume: a ClientRequest that has the call to itself. The call owns itself until gRPC is done
 // with it. ClientRequest and gRPC call it from their threads; the writes are one at a time.
-class GenerateCall : public ReceivedCall, public ResponseWriter, public std::enable_shared_from_this<GenerateCall> {
+class StreamCall : public ReceivedCall, public ResponseWriter, public std::enable_shared_from_this<StreamCall> {
  public:
   // Begins to receive the request. `method` is kGenerate or kResume.
-  static GenerateCall* New(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
+  static StreamCall* New(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
 
   // ResponseWriter.
   void WriteResponse(const v1::GenerateResponse* response) override;
@@ -47,7 +47,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   }
 
  private:
-  GenerateCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
+  StreamCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
 
   // Finds out who calls, and lets a thread begin with the request, or ends the call.
   void OnRequest(const grpc::ByteBuffer& bytes) override;
@@ -74,7 +74,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   std::optional<Caller> caller_;                   // Set before the request is parsed.
   std::unique_ptr<ClientRequest> request_;         // Null until the request has been parsed.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
-  std::shared_ptr<GenerateCall> self_;             // Set until OnDone.
+  std::shared_ptr<StreamCall> self_;               // Set until OnDone.
 
   bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
@@ -90,4 +90,4 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
 
 }  // namespace quire
 
-#endif  // QUIRE_KV_MANAGER_INFERENCE_GENERATE_CALL_H_
+#endif  // QUIRE_KV_MANAGER_INFERENCE_STREAM_CALL_H_

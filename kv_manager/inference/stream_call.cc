@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv_manager/inference/generate_call.h"
+#include "kv_manager/inference/stream_call.h"
 
 #include <utility>
 
@@ -16,18 +16,17 @@
 
 namespace quire {
 
-GenerateCall::GenerateCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context)
+StreamCall::StreamCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context)
     : ReceivedCall(&environment->receiving, context), environment_(environment), method_(method), canceller_(context) {}
 
-GenerateCall* GenerateCall::New(RequestEnvironment* environment, RpcMethod method,
-                                grpc::CallbackServerContext* context) {
-  std::shared_ptr<GenerateCall> call(new GenerateCall(environment, method, context));
+StreamCall* StreamCall::New(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context) {
+  std::shared_ptr<StreamCall> call(new StreamCall(environment, method, context));
   call->self_ = call;
   call->Receive();
   return call.get();
 }
 
-void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
+void StreamCall::OnRequest(const grpc::ByteBuffer& bytes) {
   absl::StatusOr<std::optional<Caller>> caller = CallerOf(*context(), environment_->options.tokens.get());
   if (!caller.ok()) return EndCall(nullptr, caller.status());
   caller_ = *std::move(caller);
@@ -40,7 +39,7 @@ void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
 }
 
 template <typename Request>
-void GenerateCall::Begin(const grpc::ByteBuffer& bytes) {
+void StreamCall::Begin(const grpc::ByteBuffer& bytes) {
   Request message;
   if (const absl::Status parsed = FromBytes(bytes, &message); !parsed.ok()) return EndCall(nullptr, parsed);
   const size_t work = TextWork(message) + GuideWork(message, caller_, environment_->guides);
@@ -57,20 +56,20 @@ void GenerateCall::Begin(const grpc::ByteBuffer& bytes) {
   if (!status.ok()) EndCall(nullptr, status);
 }
 
-void GenerateCall::Start() {
+void StreamCall::Start() {
   request_->Start(DeadlineMicros(*context(), *environment_->clock));
 }
 
-void GenerateCall::OnCancel() {
+void StreamCall::OnCancel() {
   if (ClientRequest* const request = started_) request->Leave();
 }
 
-void GenerateCall::AddInitialMetadata() {
+void StreamCall::AddInitialMetadata() {
   if (std::exchange(has_initial_metadata_, true)) return;
   context()->AddInitialMetadata(kTraceparentKey, Traceparent(request_->span()));
 }
 
-void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
+void StreamCall::WriteResponse(const v1::GenerateResponse* response) {
   AddInitialMetadata();
   {
     const MutexLock lock(&mutex_);
@@ -81,19 +80,19 @@ void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
 }
 
 // The stream keeps the response until it is written, and a response with logprobs takes several times its bytes.
-void GenerateCall::SetWrite(const v1::GenerateResponse& response) {
+void StreamCall::SetWrite(const v1::GenerateResponse& response) {
   write_ = ToBytes(response);
   const auto num_bytes = static_cast<int64_t>(write_.Length());
   if (num_bytes <= AnswerWatch::kSmallBytes) return;
   answer_id_ =
       environment_->answers.Begin(context()->peer(), num_bytes + static_cast<int64_t>(response.SpaceUsedLong()),
                                   AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
-                                    if (const std::shared_ptr<GenerateCall> call = weak.lock())
+                                    if (const std::shared_ptr<StreamCall> call = weak.lock())
                                       call->canceller_.TryCancel();
                                   });
 }
 
-void GenerateCall::OnWriteDone(bool ok) {
+void StreamCall::OnWriteDone(bool ok) {
   if (answer_id_ != 0) environment_->answers.End(std::exchange(answer_id_, 0));
   std::optional<grpc::Status> end;
   {
@@ -106,15 +105,15 @@ void GenerateCall::OnWriteDone(bool ok) {
 }
 
 // The alarm does not keep the call alive, because the call owns the alarm.
-void GenerateCall::LimitWrite() {
+void StreamCall::LimitWrite() {
   if (is_limited_.exchange(true)) return;
   write_alarm_.Set(absl::ToChronoTime(absl::Now() + environment_->options.last_write_timeout),
                    [weak = weak_from_this()](bool /*is_due*/) {
-                     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->canceller_.TryCancel();
+                     if (const std::shared_ptr<StreamCall> call = weak.lock()) call->canceller_.TryCancel();
                    });
 }
 
-void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
+void StreamCall::EndCall(const v1::GenerateResponse* response, const absl::Status& status) {
   const grpc::Status wire = ToGrpcStatus(status, context());
   environment_->counts.Count(method_, status.code());
   if (response != nullptr) {
