@@ -296,6 +296,26 @@ TEST(TidyTest, EveryFileBelongsToATarget) {
   }
 }
 
+// Two types with one name would break the rule of one definition in any program that links both.
+TEST(TidyTest, NoTwoHeadersDefineATypeWithTheSameName) {
+  static const std::regex opened("namespace ([A-Za-z0-9_:]+) \\{");
+  static const std::regex defined("(?:class|struct|enum class) ([A-Za-z0-9_]+)(?: final)?(?: : .*)? \\{.*");
+  std::map<std::string, std::string> paths;  // By namespace and name.
+  for (const SourceFile& file : CppFiles()) {
+    if (!file.path.ends_with(".h") || file.path.starts_with("tests/")) continue;
+    std::string scope;
+    for (const std::string& line : file.lines) {
+      std::smatch match;
+      if (std::regex_match(line, match, opened)) scope = match[1].str() + "::";
+      // Each instruction set has a namespace of its own in place of this macro.
+      if (scope.find("QUIRE_CPU_NAMESPACE") != std::string::npos || !std::regex_match(line, match, defined)) continue;
+      const auto [first, is_new] = paths.emplace(scope + match[1].str(), file.path);
+      EXPECT_TRUE(is_new || first->second == file.path)
+          << first->first << " is defined in " << first->second << " and in " << file.path;
+    }
+  }
+}
+
 TEST(TidyTest, LinesAreShort) {
   for (const SourceFile& file : TextFiles()) {
     if (file.path.find("/golden/") != std::string::npos) continue;
