@@ -14,6 +14,12 @@
 namespace quire {
 namespace {
 
+// Returns the memory in use. Large allocations may be mappings of their own, which are counted apart from the heap.
+size_t UsedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
 // Returns how much memory the responses of a request take before its first token.
 size_t MemoryOf(const std::vector<TokenId>& stop_tokens, int num_samples) {
   ValidRequest request;
@@ -23,9 +29,9 @@ size_t MemoryOf(const std::vector<TokenId>& stop_tokens, int num_samples) {
   request.named_stop_tokens = stop_tokens;
   request.output.end_tokens = stop_tokens;
   const std::shared_ptr<const ServedModel> model = ToyModel();
-  const size_t before = mallinfo2().uordblks;
+  const size_t before = UsedBytes();
   const ResponseSet responses(model, "name", request);
-  return mallinfo2().uordblks - before;
+  return UsedBytes() - before;
 }
 
 // A request of two kilobytes may have 1024 stop tokens and 256 samples.
@@ -44,9 +50,9 @@ TEST(ResponseSetTest, LogprobsThatWaitTakeLittleMoreThanTheirNumbers) {
   request.shows_logprobs = true;
   ResponseSet responses(ToyModel(), "name", request);
   const ScoredToken token{.token = ToyTokenizer::Byte('a'), .rank = 1, .top = std::vector<TokenLogprob>(20)};
-  const size_t before = mallinfo2().uordblks;
+  const size_t before = UsedBytes();
   for (int i = 0; i < 1000; ++i) responses.AddToken(/*sample_index=*/0, token);
-  EXPECT_LE(mallinfo2().uordblks - before, 1000u * 400);
+  EXPECT_LE(UsedBytes() - before, 1000u * 400);
 
   responses.AddToken(/*sample_index=*/1, token);
   for (const int i : {0, 1}) {
