@@ -39,7 +39,7 @@ struct DetachOptions {
 
 // The options of InferenceService, with the defaults of the command line.
 struct InferenceServiceOptions {
-  RequestLimits limits;
+  RequestLimits limits = {};
   size_t max_requests = 4096;           // Calls of Generate and requests of GenerateBatch at the same time.
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.

@@ -132,9 +132,7 @@ TEST(EmbedTest, ValuesAreCutAndThenNormalized) {
 }
 
 TEST(EmbedTest, WrongFieldsAreNamedWithTheirInput) {
-  InferenceServiceOptions options;
-  options.max_batch_requests = 3;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_batch_requests = 3});
   EXPECT_EQ(Violation(Embed(&harness, {}).status), "inputs: has no entry, at least one is needed");
   EXPECT_EQ(Violation(Embed(&harness, Texts({"a", "a", "a", "a"})).status),
             "inputs: has 4 entries, at most 3 are allowed (--max-batch-requests)");
@@ -163,9 +161,7 @@ TEST(EmbedTest, APromptMayFillTheContext) {
 }
 
 TEST(EmbedTest, AnAnswerThatWouldBeTooLargeIsRefusedBeforeAnyWork) {
-  InferenceServiceOptions options;
-  options.max_message_bytes = 100;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_message_bytes = 100});
   EXPECT_EQ(Violation(Embed(&harness, Texts({"a", "a", "a"})).status),
             "inputs: has 3 entries, whose embeddings of 4 values would have 144 bytes, the limit is 100 "
             "(--max-message-bytes)");
@@ -236,9 +232,7 @@ TEST(EmbedTest, AClientThatLeavesEndsItsInputs) {
 }
 
 TEST(EmbedTest, InputsOfAllCallsAreLimited) {
-  InferenceServiceOptions options;
-  options.max_requests = 3;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_requests = 3});
   const grpc::Status status = Embed(&harness, Texts({"a", "b", "c", "d"})).status;
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "TOO_MANY_REQUESTS");

@@ -85,9 +85,7 @@ TEST(GenerateBatchTest, WhatComesDuringAWriteGoesTogether) {
 }
 
 TEST(GenerateBatchTest, FirstResponsesDoNotWaitForTheTokensThatComeWithThem) {
-  InferenceServiceOptions options;
-  options.num_text_threads = 1;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.num_text_threads = 1});
   harness.engine.takes_newest_first = true;  // As step loops do.
   harness.engine.Hold();
   BatchClient batch(&harness);
@@ -326,9 +324,7 @@ TEST(GenerateBatchTest, RequestsWhoseEndsAreNotReadAreWaitedForAndTheStreamIsNot
 }
 
 TEST(GenerateBatchTest, SlowReaderLosesTheRequests) {
-  InferenceServiceOptions options;
-  options.max_outbox_tokens = 4;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_outbox_tokens = 4});
   BatchClient batch(&harness);
   for (int tag = 1; tag <= 3; ++tag) batch.Start(tag, RequestFor("a", 100));
   harness.engine.WaitForRequests(3);
@@ -342,9 +338,7 @@ TEST(GenerateBatchTest, SlowReaderLosesTheRequests) {
 }
 
 TEST(GenerateBatchTest, AReaderHasAsMuchTimeForManySamplesAsForOne) {
-  InferenceServiceOptions options;
-  options.max_outbox_tokens = 20;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_outbox_tokens = 20});
   BatchClient batch(&harness);
   v1::GenerateRequest request = RequestFor("a", 20);
   request.set_n(8);
@@ -357,9 +351,7 @@ TEST(GenerateBatchTest, AReaderHasAsMuchTimeForManySamplesAsForOne) {
 }
 
 TEST(GenerateBatchTest, ClientThatDoesNotReadLosesTheStream) {
-  InferenceServiceOptions options;
-  options.last_write_timeout = absl::Milliseconds(20);
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.last_write_timeout = absl::Milliseconds(20)});
   harness.engine.Hold();
   BatchClient batch(&harness);
   batch.Start(1, RequestFor("a", 1));
@@ -408,10 +400,7 @@ TEST(GenerateBatchTest, PassedDeadlineEndsTheRequest) {
 }
 
 TEST(GenerateBatchTest, RequestsOfAStreamAndOfAllAreLimited) {
-  InferenceServiceOptions options;
-  options.max_batch_requests = 2;
-  options.max_requests = 3;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_requests = 3, .max_batch_requests = 2});
   harness.engine.Hold();
   BatchClient first(&harness);
   for (int tag = 1; tag <= 3; ++tag) first.Start(tag, RequestFor("a", 1));
@@ -434,9 +423,7 @@ TEST(GenerateBatchTest, RequestsOfAStreamAndOfAllAreLimited) {
 }
 
 TEST(GenerateBatchTest, EndsThatNobodyReadsHoldTheClientUp) {
-  InferenceServiceOptions options;
-  options.max_batch_requests = 2;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_batch_requests = 2});
   BatchClient batch(&harness);
   std::thread writer([&] {
     for (int tag = 1; tag <= 200; ++tag) batch.Start(tag, {});
@@ -453,9 +440,7 @@ TEST(GenerateBatchTest, EndsThatNobodyReadsHoldTheClientUp) {
 }
 
 TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
-  InferenceServiceOptions options;
-  options.max_message_bytes = 400;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_message_bytes = 400});
   BatchClient batch(&harness);
   for (int tag = 1; tag <= 20; ++tag) batch.Start(tag, RequestFor("a", 5));
   v1::GenerateRequest large = RequestFor("a", 100);
@@ -473,9 +458,7 @@ TEST(GenerateBatchTest, MessagesKeepToTheLimit) {
 
 // It does not wait for a client that could only get the same response again.
 TEST(GenerateBatchTest, AResponseThatIsTooLargeAlsoEndsAResumableRequest) {
-  InferenceServiceOptions options;
-  options.max_message_bytes = 400;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_message_bytes = 400});
   BatchClient batch(&harness);
   v1::GenerateRequest large = RequestFor("a", 100);
   large.set_on_disconnect(v1::ON_DISCONNECT_DETACH);

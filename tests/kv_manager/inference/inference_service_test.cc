@@ -401,9 +401,7 @@ TEST(InferenceServiceTest, NameOfARunningRequestIsTaken) {
 }
 
 TEST(InferenceServiceTest, NumberOfRequestsIsLimited) {
-  InferenceServiceOptions options;
-  options.max_requests = 1;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_requests = 1});
   harness.engine.Hold();
   grpc::ClientContext context;
   auto reader = harness.stub->Generate(&context, TextRequest("a"));
@@ -442,9 +440,7 @@ TEST(InferenceServiceTest, NothingIsTokenizedForAClientThatHasLeft) {
   auto made = std::make_unique<EndlessTokenizer>();
   const EndlessTokenizer& tokenizer = *made;
   model->tokenizer = std::move(made);
-  InferenceServiceOptions options;
-  options.num_text_threads = 1;
-  ServiceHarness harness(model, options);
+  ServiceHarness harness(model, {.num_text_threads = 1});
   v1::TokenizeRequest tokenize;
   tokenize.set_text(std::string(kShortTextBytes + 1, 'a'));
   v1::RenderChatRequest render;
@@ -486,9 +482,7 @@ TEST(InferenceServiceTest, NothingIsTokenizedForAClientThatHasLeft) {
 // The threads of gRPC are needed for the tokens of all streams.
 TEST(InferenceServiceTest, LongMessagesAreParsedByTextThreads) {
   const google::protobuf::LogSilencer silencer;  // The texts are not UTF-8.
-  InferenceServiceOptions options;
-  options.num_text_threads = 1;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.num_text_threads = 1});
   std::promise<void> goes_on;
   harness.text_threads().RunMessage("", [&] { goes_on.get_future().wait(); });
   std::atomic<bool> has_answer = false;
@@ -510,9 +504,7 @@ TEST(InferenceServiceTest, LongMessagesAreParsedByTextThreads) {
 
 TEST(InferenceServiceTest, AVeryLongMessageIsRefusedBeforeItIsParsed) {
   const google::protobuf::LogSilencer silencer;  // The texts are not UTF-8.
-  InferenceServiceOptions options;
-  options.max_waiting_texts = 0;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_waiting_texts = 0});
   const v1::GenerateRequest generate = TextRequest(std::string(kVeryLongTextBytes, '\xff'));
   EXPECT_EQ(harness.Generate(generate).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   v1::TokenizeRequest tokenize;
@@ -523,9 +515,7 @@ TEST(InferenceServiceTest, AVeryLongMessageIsRefusedBeforeItIsParsed) {
 }
 
 TEST(InferenceServiceTest, LongTextsThatWaitAreLimited) {
-  InferenceServiceOptions options;
-  options.max_waiting_texts = 0;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.max_waiting_texts = 0});
   v1::GenerateRequest bad_words = TextRequest("a");
   for (int i = 0; i < 256; ++i) bad_words.mutable_sampling()->add_bad_words(std::string(1024, 'a'));
   v1::GenerateRequest token_ids;
@@ -625,9 +615,7 @@ TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
     auto model = ToyModel();
     model->defaults.sampling = {{"temperature", 0}, {"top_k", 20}};
     model->defaults.max_tokens = 30;
-    InferenceServiceOptions options;
-    options.limits.uses_model_defaults = uses_model_defaults;
-    ServiceHarness harness(model, options);
+    ServiceHarness harness(model, {.limits = {.uses_model_defaults = uses_model_defaults}});
     grpc::ClientContext context;
     v1::GetModelResponse shown;
     ASSERT_TRUE(harness.stub->GetModel(&context, {}, &shown).ok());

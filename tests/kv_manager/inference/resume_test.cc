@@ -235,9 +235,7 @@ TEST(ResumeTest, WithoutDetachTheRequestEndsWithItsCall) {
 }
 
 TEST(ResumeTest, NoRequestOutlivesItsCallWhenTheManagerForbidsIt) {
-  InferenceServiceOptions options;
-  options.detach.max_detached = 0;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.detach = {.max_detached = 0}});
   Client client(&harness);
   Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
@@ -248,9 +246,7 @@ TEST(ResumeTest, NoRequestOutlivesItsCallWhenTheManagerForbidsIt) {
 }
 
 TEST(ResumeTest, ARequestForWhichThereIsNoMemoryIsAnOrdinaryOne) {
-  InferenceServiceOptions options;
-  options.detach.max_replay_bytes = 1;
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.detach = {.max_replay_bytes = 1}});
   Client client(&harness);
   Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());
@@ -410,9 +406,7 @@ TEST(ResumeTest, AbortEndsADetachedRequest) {
 }
 
 TEST(ResumeTest, AClientThatDoesNotComeBackLosesTheRequest) {
-  InferenceServiceOptions options;
-  options.detach.grace = absl::Milliseconds(1);
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.detach = {.grace = absl::Milliseconds(1)}});
   Client client(&harness);
   Begin(&harness, &client, DetachedRequest(), /*num_steps=*/1);
   ASSERT_TRUE(client.Read());

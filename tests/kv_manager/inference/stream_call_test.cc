@@ -29,11 +29,9 @@ v1::GenerateRequest RequestOfTokens(int max_tokens) {
 }
 
 TEST(StreamCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
-  InferenceServiceOptions options;
-  options.last_write_timeout = absl::Milliseconds(20);
   // Returns how a call ends whose client reads nothing until it asks for the end after `wait`.
   const auto end_after = [&](int max_tokens, std::chrono::milliseconds wait) {
-    ServiceHarness harness(ToyModel(), options);
+    ServiceHarness harness(ToyModel(), {.last_write_timeout = absl::Milliseconds(20)});
     harness.engine.Hold();
     grpc::ClientContext context;
     const auto reader = harness.stub->Generate(&context, RequestOfTokens(max_tokens));
@@ -58,9 +56,7 @@ TEST(StreamCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
 }
 
 TEST(StreamCallTest, ClientThatReadsInTimeLosesNothing) {
-  InferenceServiceOptions options;
-  options.last_write_timeout = absl::Seconds(60);
-  ServiceHarness harness(ToyModel(), options);
+  ServiceHarness harness(ToyModel(), {.last_write_timeout = absl::Seconds(60)});
   const ServiceHarness::Result result = harness.Generate(RequestOfTokens(3));
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(result.tokens().size(), 3u);

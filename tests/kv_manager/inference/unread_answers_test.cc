@@ -97,9 +97,7 @@ TEST(UnreadAnswersTest, BatchIsCancelledWithItsRequests) {
 }
 
 TEST(UnreadAnswersTest, TextThatIsTooLongForAMessageIsNotMade) {
-  InferenceServiceOptions options;
-  options.max_message_bytes = 10000;
-  ServiceHarness harness(ToyModel({std::string(1000, 'x')}), options);
+  ServiceHarness harness(ToyModel({std::string(1000, 'x')}), {.max_message_bytes = 10000});
   v1::DetokenizeRequest request;
   for (int i = 0; i < 100; ++i) request.add_token_ids(258);
   grpc::ClientContext context;

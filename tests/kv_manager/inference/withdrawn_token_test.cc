@@ -28,9 +28,7 @@ class WithdrawnTokenTest : public ::testing::Test {
   WithdrawnTokenTest() {
     ReplaceFile(path_, std::string("acme") + kAbc);
     tokens_ = *TokenFile::Open(path_, std::chrono::hours(1));
-    InferenceServiceOptions options;
-    options.tokens = tokens_;
-    harness_ = std::make_unique<ServiceHarness>(ToyModel(), options);
+    harness_ = std::make_unique<ServiceHarness>(ToyModel(), InferenceServiceOptions{.tokens = tokens_});
   }
 
   void SetTokens(const std::string& text) {

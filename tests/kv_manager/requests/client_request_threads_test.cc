@@ -114,10 +114,8 @@ v1::GenerateRequest SampledRequest(const std::string& name, int num_samples) {
 // Runs 24 requests at once. Every third is aborted and every third left by its client, at any moment of its life.
 void RunManyRequests(bool in_one_queue) {
   FakeEngine engine(ToyModel());
-  InferenceServiceOptions options;
-  options.num_text_threads = 3;
   JobQueue jobs;
-  RequestEnvironment environment(&engine, options);
+  RequestEnvironment environment(&engine, {.num_text_threads = 3});
   ThreadPool readers(2);
   std::vector<std::shared_ptr<ThreadedClient>> clients;
   std::vector<std::thread> threads;
@@ -166,10 +164,8 @@ v1::GenerateRequest DetachedRequest() {
 // Calls take the stream of one request from each other and leave, at any moment. The last one gets everything.
 void RunManyReaders(bool in_one_queue, int round) {
   FakeEngine engine(ToyModel());
-  InferenceServiceOptions options;
-  options.num_text_threads = 3;
   JobQueue jobs;
-  RequestEnvironment environment(&engine, options);
+  RequestEnvironment environment(&engine, {.num_text_threads = 3});
   ThreadPool readers(2);
   const auto new_client = [&] {
     return ThreadedClient::New(&environment, &readers, DetachedRequest(), in_one_queue ? &jobs : nullptr);
