@@ -70,17 +70,15 @@ const ProgramFlags& Flags() {
 }
 
 ServingSimOptions MakeOptions(const Mode& mode, const StepTime& time) {
-  ServingSimOptions options;
-  options.scheduler.batching = mode.batching;
-  options.scheduler.waiting_served_ratio = mode.waiting_served_ratio;
-  options.scheduler.max_chunk_tokens = mode.max_chunk_tokens;
-  options.scheduler.max_tokens_per_step = mode.max_tokens_per_step;
-  options.scheduler.max_sequences = absl::GetFlag(FLAGS_max_sequences);
-  options.scheduler.max_context_tokens = kMaxContextTokens;
-  options.num_blocks = absl::GetFlag(FLAGS_pool_tokens) / kBlockSize;
-  options.block_size = kBlockSize;
-  options.step_time = time;
-  return options;
+  return {.scheduler = {.batching = mode.batching,
+                        .waiting_served_ratio = mode.waiting_served_ratio,
+                        .max_tokens_per_step = mode.max_tokens_per_step,
+                        .max_chunk_tokens = mode.max_chunk_tokens,
+                        .max_sequences = absl::GetFlag(FLAGS_max_sequences),
+                        .max_context_tokens = kMaxContextTokens},
+          .num_blocks = absl::GetFlag(FLAGS_pool_tokens) / kBlockSize,
+          .block_size = kBlockSize,
+          .step_time = time};
 }
 
 void CompareModes(const std::vector<RequestLengths>& requests, const SimulatedWorker& worker) {

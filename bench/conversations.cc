@@ -47,11 +47,9 @@ std::vector<RequestLengths> DrawConversations(int count, uint64_t seed) {
   std::vector<RequestLengths> requests;
   double now_s = 0;
   for (int i = 0; i < count; ++i) {
-    RequestLengths request;
-    request.arrival_s = now_s;
-    request.prompt = DrawLength(kPromptQuantiles, &random);
-    request.output = DrawLength(kOutputQuantiles, &random);
-    requests.push_back(request);
+    requests.push_back({.arrival_s = now_s,
+                        .prompt = DrawLength(kPromptQuantiles, &random),
+                        .output = DrawLength(kOutputQuantiles, &random)});
     now_s += random.Exponential() / kConversationsPerSecond;
   }
   return requests;
@@ -65,10 +63,7 @@ std::vector<RequestLengths> DrawLogNormal(double mean_prompt, double mean_output
   };
   std::vector<RequestLengths> requests;
   for (int i = 0; i < count; ++i) {
-    RequestLengths request;
-    request.prompt = draw(mean_prompt);
-    request.output = draw(mean_output);
-    requests.push_back(request);
+    requests.push_back({.prompt = draw(mean_prompt), .output = draw(mean_output)});
   }
   return requests;
 }

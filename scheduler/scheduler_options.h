@@ -30,7 +30,7 @@ enum class Batching {
 
 struct SchedulerOptions {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  TenantShares tenants;  // Scheduler::SetTenants replaces them.
+  TenantShares tenants = {};  // Scheduler::SetTenants replaces them.
   Batching batching = Batching::kContinuous;
   // Smallest number of waiting requests per running one at which requests join. Fewer
   // prefills then interrupt decodes.

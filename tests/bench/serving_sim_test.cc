@@ -14,12 +14,7 @@ namespace {
 constexpr StepTime kHeavySteps = {.base_us = 20'000, .per_token_us = 50, .per_swapped_block_us = 10};
 
 ServingSimOptions Options() {
-  ServingSimOptions options;
-  options.scheduler.max_sequences = 32;
-  options.scheduler.max_context_tokens = 4096;
-  options.num_blocks = 4096;
-  options.step_time = kHeavySteps;
-  return options;
+  return {.scheduler = {.max_sequences = 32, .max_context_tokens = 4096}, .num_blocks = 4096, .step_time = kHeavySteps};
 }
 
 std::vector<RequestLengths> Chats(int count) {

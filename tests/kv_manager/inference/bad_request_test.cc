@@ -393,9 +393,7 @@ const BadRequestCase kBadRequests[] = {
 };
 
 InferenceServiceOptions SmallLimits() {
-  InferenceServiceOptions options;
-  options.limits.max_prompt_bytes = 1000;
-  return options;
+  return {.limits = {.max_prompt_bytes = 1000}};
 }
 
 class BadRequestTest : public ::testing::TestWithParam<BadRequestCase> {

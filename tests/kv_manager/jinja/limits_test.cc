@@ -22,9 +22,7 @@ std::string Repeated(std::string_view part, int count) {
 std::string ErrorOf(const std::string& source) {
   const auto compiled = Template::Compile(source);
   if (!compiled.ok()) return std::string(compiled.status().message());
-  RenderOptions options;
-  options.limits.max_steps = 200'000;
-  const auto text = (*compiled)->Render({{"x", Value("x")}}, options);
+  const auto text = (*compiled)->Render({{"x", Value("x")}}, {.limits = {.max_steps = 200'000}});
   return text.ok() ? "" : std::string(text.status().message());
 }
 

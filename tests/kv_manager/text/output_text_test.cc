@@ -110,9 +110,7 @@ TEST(OutputTextTest, StopStringCutsTheDecodedTextOfAnyVocabulary) {
       // A part of the text. The matcher treats a stop string as bytes.
       const size_t begin = random() % whole.size();
       const std::string stop = whole.substr(begin, 1 + random() % 8);
-      OutputOptions options;
-      options.stop = {stop};
-      OutputText stopped(tokenizer.get(), prompt, options, nullptr);
+      OutputText stopped(tokenizer.get(), prompt, {.stop = {stop}}, nullptr);
       std::string text;
       std::optional<std::string> match;
       for (TokenId token : output) {

@@ -25,10 +25,7 @@ std::vector<TokenId> Bytes(const std::string& text) {
 }
 
 OutputOptions Stops(std::vector<std::string> stops, int min_tokens = 0) {
-  OutputOptions options;
-  options.stop = std::move(stops);
-  options.min_tokens = min_tokens;
-  return options;
+  return {.stop = std::move(stops), .min_tokens = min_tokens};
 }
 
 // Asks in the same way as the search: with the last tokens that the condition needs.

@@ -17,12 +17,10 @@ using testing::HasSubstr;
 using Strings = std::vector<std::string>;
 
 TextPiece PieceOf(const std::string& text) {
-  TextPiece piece;
-  piece.text = text;
-  piece.num_origin_bytes = text.empty() ? 0 : Utf8Length(text.front());
-  piece.starts_at_origin = true;
-  piece.max_bytes = 1000;
-  return piece;
+  return {.text = text,
+          .num_origin_bytes = text.empty() ? 0 : Utf8Length(text.front()),
+          .starts_at_origin = true,
+          .max_bytes = 1000};
 }
 
 std::string Normalize(const std::string& config, const std::string& text) {
