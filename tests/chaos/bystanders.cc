@@ -17,8 +17,7 @@ constexpr absl::Duration kBystanderTimeout = absl::Minutes(5);
 std::vector<std::unique_ptr<GenerateStream>> Start(Client* client, int count) {
   std::vector<std::unique_ptr<GenerateStream>> streams;
   for (int i = 0; i < count; ++i) {
-    v1::GenerateRequest request = GreedyRequest(absl::StrCat("Bystander ", i, " tells a long story"), kBystanderTokens);
-    request.mutable_stopping()->set_ignore_eos(true);
+    v1::GenerateRequest request = LongRequest(absl::StrCat("Bystander ", i, " tells a long story"), kBystanderTokens);
     streams.push_back(client->Generate(request, kBystanderTimeout));
   }
   return streams;

@@ -66,9 +66,8 @@ const ProgramFlags& Flags() {
 
 // Request `kind` with prompt `number`. `stop` is its stop string; empty: it has none.
 v1::GenerateRequest MakeRequest(int kind, int number, const std::string& stop) {
-  v1::GenerateRequest request = GreedyRequest(
+  v1::GenerateRequest request = LongRequest(
       absl::StrCat("Once upon a time there was a fox with ", number + 2, " friends and ", kind), kMaxTokens);
-  request.mutable_stopping()->set_ignore_eos(true);
   v1::SamplingParams* const sampling = request.mutable_sampling();
   if (kind != kBeam) sampling->set_seed(static_cast<uint64_t>(100 * number + kind));  // The response repeats it.
   if (kind != kGreedy && kind != kBeam) {

@@ -211,11 +211,64 @@ Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl
   return generations;
 }
 
+std::vector<Generation> GenerateTogether(Client& client, const std::vector<v1::GenerateRequest>& requests) {
+  std::vector<Generation> generations(requests.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    threads.emplace_back([&, i] { generations[i] = Generate(client, requests[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return generations;
+}
+
+void ExpectSame(const Generation& actual, const Generation& expected) {
+  EXPECT_EQ(expected.status, absl::OkStatus());
+  EXPECT_EQ(actual.status, absl::OkStatus());
+  EXPECT_FALSE(expected.token_ids.empty());
+  EXPECT_EQ(actual.token_ids, expected.token_ids);
+  EXPECT_EQ(actual.text, expected.text);
+  EXPECT_EQ(actual.logprobs, expected.logprobs);
+}
+
+void ExpectSame(const Generations& actual, const Generations& expected) {
+  EXPECT_EQ(actual.status, absl::OkStatus());
+  ExpectSame(actual.samples, expected.samples);
+}
+
+void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("generation ", i));
+    ExpectSame(actual[i], expected[i]);
+  }
+}
+
+void ExpectSamePromptLogprobs(const Generation& actual, const Generation& expected) {
+  ASSERT_EQ(actual.prompt_logprobs.size(), expected.prompt_logprobs.size());
+  for (size_t i = 0; i < actual.prompt_logprobs.size(); ++i) {
+    EXPECT_EQ(actual.prompt_logprobs[i].SerializeAsString(), expected.prompt_logprobs[i].SerializeAsString());
+  }
+}
+
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens) {
   v1::GenerateRequest request;
   request.set_text(prompt);
   request.mutable_sampling()->set_temperature(0);
   request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
+  return request;
+}
+
+v1::GenerateRequest LongRequest(const std::string& prompt, int num_tokens) {
+  v1::GenerateRequest request = GreedyRequest(prompt, num_tokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  return request;
+}
+
+v1::GenerateRequest SeededRequest(const std::string& prompt, int num_tokens, int seed) {
+  v1::GenerateRequest request = LongRequest(prompt, num_tokens);
+  request.mutable_sampling()->set_temperature(0.8);
+  request.mutable_sampling()->set_top_p(0.95);
+  request.mutable_sampling()->set_seed(seed);
   return request;
 }
 

@@ -99,8 +99,22 @@ struct Generations {
 Generations GenerateAll(Client& client, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(120),
                         const std::function<void()>& on_first = nullptr);
 
-// A request for `max_tokens` greedy tokens.
+// Sends all requests at the same time.
+std::vector<Generation> GenerateTogether(Client& client, const std::vector<v1::GenerateRequest>& requests);
+
+// Expects that both have succeeded with the same tokens, text and logprobs, bit for bit.
+void ExpectSame(const Generation& actual, const Generation& expected);
+void ExpectSame(const Generations& actual, const Generations& expected);
+void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected);
+// Expects that both have the same logprobs of their prompts.
+void ExpectSamePromptLogprobs(const Generation& actual, const Generation& expected);
+
+// A request for at most `max_tokens` greedy tokens.
 v1::GenerateRequest GreedyRequest(const std::string& prompt, int max_tokens);
+// The same for exactly this number of tokens: an end token does not end it.
+v1::GenerateRequest LongRequest(const std::string& prompt, int num_tokens);
+// The same, with tokens that are drawn with a seed.
+v1::GenerateRequest SeededRequest(const std::string& prompt, int num_tokens, int seed);
 
 // Paths of the bundled model and of the public model with 260K parameters ("" if it does not exist).
 std::string BundledModel();

@@ -24,9 +24,7 @@ constexpr int kTokens = 60;
 constexpr int kClients = 6;
 
 v1::GenerateRequest Story(int num_tokens) {
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", num_tokens);
-  request.mutable_stopping()->set_ignore_eos(true);
-  return request;
+  return LongRequest("Once upon a time", num_tokens);
 }
 
 // Clients that send one request after the other until Stop is called or a request is refused.

@@ -24,21 +24,15 @@ using ::testing::HasSubstr;
 constexpr int kTokensOfEach = 64;
 
 v1::GenerateRequest Seeded(int number) {
-  v1::GenerateRequest request =
-      GreedyRequest(absl::StrCat("Once upon a time there was a fox with ", number, " friends"), kTokensOfEach);
-  request.mutable_stopping()->set_ignore_eos(true);
-  request.mutable_sampling()->set_temperature(0.8);
-  request.mutable_sampling()->set_top_p(0.95);
-  request.mutable_sampling()->set_seed(number);
-  return request;
+  return SeededRequest(absl::StrCat("Once upon a time there was a fox with ", number, " friends"), kTokensOfEach,
+                       number);
 }
 
 // Requests of every kind that keeps a state of its own: samples, beams, penalties, stop strings, logprobs.
 std::vector<v1::GenerateRequest> AllKinds() {
   std::vector<v1::GenerateRequest> requests;
   for (int number = 1; number <= 3; ++number) requests.push_back(Seeded(number));
-  requests.push_back(GreedyRequest("Once upon a time", kTokensOfEach));
-  requests.back().mutable_stopping()->set_ignore_eos(true);
+  requests.push_back(LongRequest("Once upon a time", kTokensOfEach));
   requests.push_back(Seeded(4));
   requests.back().set_n(4);
   requests.push_back(Seeded(5));
@@ -54,16 +48,6 @@ std::vector<v1::GenerateRequest> AllKinds() {
   requests.back().mutable_beam()->set_width(4);
   requests.back().mutable_beam()->set_num_return_sequences(4);
   return requests;
-}
-
-void ExpectSame(const Generations& actual, const Generations& expected) {
-  EXPECT_EQ(actual.status, absl::OkStatus());
-  ASSERT_EQ(actual.samples.size(), expected.samples.size());
-  for (size_t i = 0; i < expected.samples.size(); ++i) {
-    EXPECT_EQ(actual.samples[i].token_ids, expected.samples[i].token_ids);
-    EXPECT_EQ(actual.samples[i].text, expected.samples[i].text);
-    EXPECT_EQ(actual.samples[i].logprobs, expected.samples[i].logprobs);  // Bit for bit.
-  }
 }
 
 TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
@@ -107,8 +91,7 @@ TEST(FailoverTest, AnApproximateStreamContinuesWithOtherKernelsAndSaysFromWhere)
     GTEST_SKIP() << "this machine has generic kernels only";
   }
   ASSERT_EQ(status->generation(), status->workers(1).generation()) << "new requests go to the worker that joined last";
-  v1::GenerateRequest request = GreedyRequest("Once upon a time there was a fox", 400);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest("Once upon a time there was a fox", 400);
   const Generation undisturbed = Generate(cluster.client(), request);
   ASSERT_TRUE(undisturbed.status.ok()) << undisturbed.status;
 
@@ -140,8 +123,7 @@ TEST(FailoverTest, AnApproximateStreamContinuesWithOtherKernelsAndSaysFromWhere)
   // What follows is what worker 0 makes of the first part.
   v1::TokenizeRequest prompt;
   prompt.set_text(request.text());
-  v1::GenerateRequest rest = GreedyRequest("", static_cast<int>(tokens.end() - cut));
-  rest.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest rest = LongRequest("", static_cast<int>(tokens.end() - cut));
   *rest.mutable_token_ids()->mutable_ids() = cluster.client().Tokenize(prompt)->token_ids();
   for (auto token = tokens.begin(); token != cut; ++token) rest.mutable_token_ids()->add_ids(*token);
   EXPECT_EQ(Generate(cluster.client(), rest).token_ids, std::vector<uint32_t>(cut, tokens.end()));

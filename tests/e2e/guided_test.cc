@@ -130,7 +130,7 @@ std::vector<Generation> GenerateTogether(Cluster& cluster, Meanwhile meanwhile) 
   return all;
 }
 
-void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
+void ExpectSameThatFit(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
   for (size_t i = 0; i < kRequests; ++i) {
     ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
     ExpectFits(expected[i].text);
@@ -159,7 +159,7 @@ TEST(GuidedExactnessTest, TheTokensAreTheSameAfterPreemptions) {
   uint64_t num_preemptions = 0;
   for (int round = 0; round < kMaxRounds && num_preemptions == 0; ++round) {
     cluster.worker(0).Signal(SIGSTOP);
-    ExpectSame(GenerateTogether(cluster, let_all_arrive), expected);
+    ExpectSameThatFit(GenerateTogether(cluster, let_all_arrive), expected);
     num_preemptions = cluster.client().GetStatus()->workers(0).preemptions();
   }
   EXPECT_GT(num_preemptions, 0u) << "the pool was meant to be too small";
@@ -173,7 +173,7 @@ TEST(GuidedExactnessTest, TheTokensAreTheSameAfterTheLossOfAWorker) {
     while (cluster.client().GetStatus()->workers(0).steps() <= first_step + 5) std::this_thread::yield();
     cluster.worker(0).Signal(SIGKILL);
   };
-  ExpectSame(GenerateTogether(cluster, kill), expected);
+  ExpectSameThatFit(GenerateTogether(cluster, kill), expected);
 }
 
 TEST(GuidedExactnessTest, TheTokensAreTheSameAfterARestartOfTheManager) {

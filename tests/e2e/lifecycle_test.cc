@@ -48,8 +48,7 @@ TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
     threads.emplace_back([&] {
       for (int i = next++; i < num_requests; i = next++) {
         std::mt19937 random(static_cast<uint32_t>(i));
-        v1::GenerateRequest request = GreedyRequest("One day", 1 + static_cast<int>(random() % 8));
-        request.mutable_stopping()->set_ignore_eos(true);
+        v1::GenerateRequest request = LongRequest("One day", 1 + static_cast<int>(random() % 8));
         const bool is_cancelled = random() % 2 == 0;
         // A cancelled stream is dropped after this many responses; 0 means before the first.
         const int num_reads = is_cancelled ? static_cast<int>(random() % 3) : 1'000'000;
@@ -79,8 +78,7 @@ TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
 // The second time the worker comes back with another pool and another block size.
 TEST(LifecycleTest, AStreamContinuesWithTheSameTokensAfterItsWorkerWasKilledAndStartedAgain) {
   Cluster cluster({.model = BundledModel()});
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", 700);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest("Once upon a time", 700);
   const Generation calm = Generate(cluster.client(), request);
   ASSERT_TRUE(calm.status.ok()) << calm.status;
 
@@ -104,8 +102,7 @@ TEST(LifecycleTest, AStreamContinuesWithTheSameTokensAfterItsWorkerWasKilledAndS
 
 TEST(LifecycleTest, AWorkerThatIsPausedKeepsItsSessionAndItsStreams) {
   Cluster cluster({.model = BundledModel()});
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", 300);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest("Once upon a time", 300);
   const Generation calm = Generate(cluster.client(), request);
   ASSERT_TRUE(calm.status.ok()) << calm.status;
   const uint64_t epoch = OnlyWorker(cluster.client()).epoch();
@@ -142,8 +139,7 @@ TEST(LifecycleTest, ARequestThatComesWhileTheOnlyWorkerIsLostWaitsForIt) {
 
 TEST(LifecycleTest, SigtermLetsTheRunningStreamFinishAndRefusesNewOnes) {
   Cluster cluster({.model = BundledModel()});
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", 900);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest("Once upon a time", 900);
   const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(request, absl::Seconds(120));
   v1::GenerateResponse response;
   ASSERT_TRUE(stream->Next(&response));
@@ -161,8 +157,7 @@ TEST(LifecycleTest, SigtermLetsTheRunningStreamFinishAndRefusesNewOnes) {
 TEST(LifecycleTest, QueueFullIsRefusedWithARetryDelayAndLosesNothing) {
   Cluster cluster(
       {.model = BundledModel(), .worker_flags = {"--max-sequences=1"}, .manager_flags = {"--max-waiting-requests=1"}});
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", 300);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest("Once upon a time", 300);
   std::vector<Generation> generations(8);
   std::vector<std::thread> threads;
   for (Generation& generation : generations) {

@@ -42,8 +42,7 @@ const std::string& ModelForRanks() {
 }
 
 v1::GenerateRequest RequestOf(int number, int num_tokens) {
-  v1::GenerateRequest request = GreedyRequest(absl::StrCat("Request ", number, " of those that share"), num_tokens);
-  request.mutable_stopping()->set_ignore_eos(true);
+  v1::GenerateRequest request = LongRequest(absl::StrCat("Request ", number, " of those that share"), num_tokens);
   request.mutable_sampling()->set_seed(number);
   if (number % 2 == 1) request.mutable_sampling()->set_temperature(0.9F);
   if (number % 3 == 1) request.mutable_sampling()->set_top_p(0.9F);
@@ -54,13 +53,9 @@ v1::GenerateRequest RequestOf(int number, int num_tokens) {
 }
 
 std::vector<Generation> RunTogether(Client& client, int num_requests, int num_tokens) {
-  std::vector<Generation> generations(num_requests);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < num_requests; ++i) {
-    threads.emplace_back([&, i] { generations[i] = Generate(client, RequestOf(i, num_tokens)); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return generations;
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < num_requests; ++i) requests.push_back(RequestOf(i, num_tokens));
+  return GenerateTogether(client, requests);
 }
 
 const std::vector<Generation>& OfOneWorker(int num_requests, int num_tokens) {
@@ -71,18 +66,6 @@ const std::vector<Generation>& OfOneWorker(int num_requests, int num_tokens) {
     generations = RunTogether(cluster.client(), num_requests, num_tokens);
   }
   return generations;
-}
-
-void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    SCOPED_TRACE(absl::StrCat("request ", i));
-    ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
-    ASSERT_TRUE(actual[i].status.ok()) << actual[i].status;
-    EXPECT_FALSE(actual[i].token_ids.empty());
-    EXPECT_EQ(actual[i].token_ids, expected[i].token_ids);
-    EXPECT_EQ(actual[i].logprobs, expected[i].logprobs);  // Bit for bit.
-  }
 }
 
 ClusterOptions TwoRanks() {

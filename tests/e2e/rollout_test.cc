@@ -23,9 +23,7 @@ namespace {
 constexpr int kClients = 6;
 
 v1::GenerateRequest Story() {
-  v1::GenerateRequest request = GreedyRequest("Once upon a time", 60);
-  request.mutable_stopping()->set_ignore_eos(true);
-  return request;
+  return LongRequest("Once upon a time", 60);
 }
 
 // A model with random weights and with another tokenizer than the bundled one. The destructor removes its files.

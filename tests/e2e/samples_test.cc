@@ -37,7 +37,7 @@ v1::GenerateRequest RandomPrompt(int num_tokens, int seed) {
   return request;
 }
 
-void ExpectSame(const Generation& actual, const Generation& expected) {
+void ExpectSameSample(const Generation& actual, const Generation& expected) {
   EXPECT_THAT(actual.token_ids, testing::Not(IsEmpty()));
   EXPECT_EQ(actual.token_ids, expected.token_ids);
   EXPECT_EQ(actual.text, expected.text);
@@ -94,7 +94,7 @@ TEST_F(SamplesTest, EachOfEightEqualsItsSeedAloneAndThePromptIsComputedOnce) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(absl::StrCat("sample ", i));
     request.mutable_sampling()->set_seed(77 + i);
-    ExpectSame(eight.samples[i], Generate(client(), request));
+    ExpectSameSample(eight.samples[i], Generate(client(), request));
     EXPECT_TRUE(i == 0 || eight.samples[i].token_ids != eight.samples[0].token_ids);
   }
   EXPECT_TRUE(cluster_->WaitUntilIdle());
@@ -109,7 +109,7 @@ TEST_F(SamplesTest, TheSecondCallFindsThePromptInTheCacheUnlessItsSaltDiffers) {
   EXPECT_EQ(first.usage.cached_tokens(), 0u);
   const Generations second = GenerateAll(client(), request);
   EXPECT_EQ(second.usage.cached_tokens(), 999u) << "the last token is always computed";
-  ExpectSame(second.samples[0], first.samples[0]);
+  ExpectSameSample(second.samples[0], first.samples[0]);
 
   request.set_bypass_prefix_cache(true);
   EXPECT_EQ(GenerateAll(client(), request).usage.cached_tokens(), 0u);
@@ -117,7 +117,7 @@ TEST_F(SamplesTest, TheSecondCallFindsThePromptInTheCacheUnlessItsSaltDiffers) {
   request.set_cache_salt("other");
   const Generations salted = GenerateAll(client(), request);
   EXPECT_EQ(salted.usage.cached_tokens(), 0u);
-  ExpectSame(salted.samples[0], first.samples[0]);
+  ExpectSameSample(salted.samples[0], first.samples[0]);
   EXPECT_EQ(GenerateAll(client(), request).usage.cached_tokens(), 999u);
 }
 
@@ -220,7 +220,7 @@ TEST(CutOffTest, SamplesAndBeamsContinueTheSameAfterTheirWorkerWasKilledAndStart
   for (int i = 0; i < 4; ++i) EXPECT_EQ(tokens[i], calm_samples.samples[i].token_ids);
   ASSERT_TRUE(search.status.ok()) << search.status;
   ASSERT_THAT(search.samples, SizeIs(2));
-  for (int i = 0; i < 2; ++i) ExpectSame(search.samples[i], calm_search.samples[i]);
+  for (int i = 0; i < 2; ++i) ExpectSameSample(search.samples[i], calm_search.samples[i]);
 }
 
 TEST(CutOffTest, ClientsThatLeaveFreeTheBlocksOfAllSamplesAndBeams) {
@@ -326,7 +326,8 @@ TEST(MixedTest, BeamsAndSamplesInAScarcePoolEqualEachRequestAlone) {
         ASSERT_TRUE(alone[i].status.ok()) << alone[i].status;
         ASSERT_TRUE(together[i].status.ok()) << together[i].status;
         ASSERT_EQ(together[i].samples.size(), alone[i].samples.size());
-        for (size_t s = 0; s < alone[i].samples.size(); ++s) ExpectSame(together[i].samples[s], alone[i].samples[s]);
+        for (size_t s = 0; s < alone[i].samples.size(); ++s)
+          ExpectSameSample(together[i].samples[s], alone[i].samples[s]);
       }
     }
     const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
@@ -370,7 +371,7 @@ TEST_F(SamplesTest, BatchedRequestsGiveWhatCallsOfTheirOwnGive) {
   for (size_t i = 0; i < requests.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("request ", i));
     EXPECT_TRUE(results[i + 1].status.ok()) << results[i + 1].status;
-    ExpectSame(results[i + 1], Generate(client(), requests[i]));
+    ExpectSameSample(results[i + 1], Generate(client(), requests[i]));
   }
   EXPECT_TRUE(cluster_->WaitUntilIdle());
 }

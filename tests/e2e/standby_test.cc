@@ -76,8 +76,7 @@ class StandbyTest : public ::testing::Test {
   }
 
   static v1::GenerateRequest Request() {
-    v1::GenerateRequest request = GreedyRequest("Once upon a time", 32);
-    request.mutable_stopping()->set_ignore_eos(true);
+    v1::GenerateRequest request = LongRequest("Once upon a time", 32);
     return request;
   }
 

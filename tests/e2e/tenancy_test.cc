@@ -49,8 +49,7 @@ class TenancyTest : public ::testing::Test {
 
   // A request that runs until it is ended.
   static std::unique_ptr<GenerateStream> StartLong(Client& client, const std::string& name) {
-    v1::GenerateRequest request = GreedyRequest("One day", 900);
-    request.mutable_stopping()->set_ignore_eos(true);
+    v1::GenerateRequest request = LongRequest("One day", 900);
     request.set_request_id(name);
     std::unique_ptr<GenerateStream> stream = client.Generate(request, absl::Seconds(60));
     v1::GenerateResponse response;
@@ -147,8 +146,7 @@ class QuotaTest : public TenancyTest {
   }
 
   std::unique_ptr<GenerateStream> Begin(Client& client, int num_tokens) {
-    v1::GenerateRequest request = GreedyRequest("One day", num_tokens);
-    request.mutable_stopping()->set_ignore_eos(true);
+    v1::GenerateRequest request = LongRequest("One day", num_tokens);
     return client.Generate(request, absl::Seconds(100));
   }
 
