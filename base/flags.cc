@@ -12,9 +12,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "base/byte_size.h"
 #include "base/listen_address.h"
 #include "base/nearest_flag.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/version.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/cache_groups.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 
 namespace quire {
 

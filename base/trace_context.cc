@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

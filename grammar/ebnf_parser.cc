@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/json_schema.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
+#include "base/number_text.h"
 
 namespace quire {
 

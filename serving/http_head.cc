@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

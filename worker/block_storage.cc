@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/byte_size.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

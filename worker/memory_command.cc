@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/byte_size.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/layout_check.h"

@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/byte_size.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
 #include "base/listen_address.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/byte_size.h"
+#include "base/number_text.h"
 #include "base/worker_protocol.h"
 #include "worker/cache_grouping.h"
 

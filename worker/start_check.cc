@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/limit_text.h"
 #include "base/message_numbers.h"
 #include "base/number_text.h"
 #include "base/status.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/byte_size.h"
-#include "base/counted.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/number_text.h"
 #include "base/pool_summary.h"
 #include "base/status.h"
 #include "base/version.h"

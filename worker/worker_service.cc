@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/byte_size.h"
+#include "base/number_text.h"
 #include "worker/step_stream.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_names.h"

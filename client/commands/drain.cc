@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "absl/time/clock.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
 #include "client/commands/shared_options.h"

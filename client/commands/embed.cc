@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "client/commands/commands.h"
 #include "client/commands/shared_options.h"
 

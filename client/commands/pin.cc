@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "client/commands/commands.h"
 #include "client/views/state_text.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 #include "base/utf8.h"
 
 namespace quire {

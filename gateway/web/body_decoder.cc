@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

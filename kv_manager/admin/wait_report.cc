@@ -3,7 +3,7 @@
 #include "kv_manager/admin/wait_report.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/worker_link/worker_link.h"
 

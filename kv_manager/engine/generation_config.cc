@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/json_reader.h"
-#include "base/limit_text.h"
+#include "base/number_text.h"
 #include "base/sampling_fields.h"
 #include "base/status.h"
 

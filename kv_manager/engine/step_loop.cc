@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/number_text.h"
 #include "base/status_reason.h"
 #include "kv_manager/engine/request_failure.h"
 #include "kv_manager/engine/work_time.h"

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status_reason.h"
 
 namespace quire {

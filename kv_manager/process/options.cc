@@ -13,7 +13,6 @@
 #include "base/configuration.h"
 #include "base/connection_flags.h"
 #include "base/flags.h"
-#include "base/limit_text.h"
 #include "base/local_address.h"
 #include "base/number_text.h"
 #include "base/read_file.h"

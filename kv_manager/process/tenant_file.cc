@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/config_file.h"
-#include "base/limit_text.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "security/caller.h"
 

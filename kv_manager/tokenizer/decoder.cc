@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "kv_manager/tokenizer/byte_level.h"
 

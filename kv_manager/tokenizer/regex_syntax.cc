@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/hex.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/utf8.h"
 

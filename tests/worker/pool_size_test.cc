@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/byte_size.h"
+#include "base/number_text.h"
 #include "base/worker_protocol.h"
 
 namespace quire {

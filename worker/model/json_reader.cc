@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/limit_text.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "worker/model/tensor_values.h"
 

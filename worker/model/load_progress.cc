@@ -6,9 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "base/byte_size.h"
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/counted.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "worker/model/json_reader.h"
 
@@ -148,7 +148,8 @@ absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, 
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": the header is said to have ", header_bytes, " bytes, at most ", limit, " are possible"));
   }
-  QUIRE_ASSIGN_OR_RETURN(const json header, ParseModelJson(contents.substr(kLengthBytes, header_bytes), name));
+  QUIRE_ASSIGN_OR_RETURN(const json header, ParseModelJson(contents.substr(kLengthBytes, header_bytes),
+                                                           absl::StrCat(name, ": the header")));
   if (!header.is_object()) return absl::InvalidArgumentError(absl::StrCat(name, ": the header must be an object"));
   const std::string_view data = contents.substr(kLengthBytes + header_bytes);
   std::vector<Tensor> tensors;
