@@ -35,6 +35,16 @@ using HttpPage = std::function<HttpResponse(const HttpRequest&)>;
 // has added a header. Not all proxies add one, so this function alone protects nothing.
 bool IsLocalUser(absl::string_view peer, absl::string_view host, bool is_forwarded);
 
+// A page for browsers in one document, which loads nothing.
+struct PageDocument {
+  std::string html;
+  // Its Content-Security-Policy: no other script and style runs, and it talks to its own server only.
+  std::string policy;
+};
+
+// `html` has the comments /*style.css*/ and /*page.js*/ where the style and the script belong.
+PageDocument MakePageDocument(absl::string_view html, absl::string_view style, absl::string_view script);
+
 }  // namespace quire
 
 #endif  // QUIRE_SERVING_HTTP_PAGE_H_

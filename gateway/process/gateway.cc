@@ -31,7 +31,7 @@
 #include "gateway/process/traced_exchange.h"
 #include "gateway/responses/response_call.h"
 #include "security/peer_names.h"
-#include "serving/page_document.h"
+#include "serving/http_page.h"
 
 namespace quire {
 namespace {

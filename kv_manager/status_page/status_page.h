@@ -14,7 +14,6 @@
 #include "base/mutex.h"
 #include "kv_manager/engine/manager_engine.h"
 #include "serving/http_page.h"
-#include "serving/page_document.h"
 
 namespace quire {
 
