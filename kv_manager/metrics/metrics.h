@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kv_manager/engine/manager_engine.h"
-#include "kv_manager/requests/detached_counts.h"
 #include "kv_manager/requests/resumable_requests.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "prometheus/collectable.h"
