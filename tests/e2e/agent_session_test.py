@@ -10,7 +10,7 @@ import tempfile
 import threading
 import unittest
 
-from openai_programs import Installation, wait_for
+from openai_programs import started, wait_for
 
 NUM_TURNS = 30
 NUM_TOOLS = 20
@@ -85,7 +85,8 @@ class AgentSessionTest(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "key").write_text("k" * 40)
         (folder / "times.yaml").write_text("step: 2ms")
-        self.quire = Installation(
+        self.quire = started(
+            self,
             BIN,
             [f"--resume-key-file={folder}/key"],
             ["--tool-call-format=hermes", "--reasoning-format=none"],
@@ -93,8 +94,6 @@ class AgentSessionTest(unittest.TestCase):
             chat_template=TEMPLATE,
             edit_model=make_roomy,
         )
-        self.addCleanup(self.quire.close)
-        self.quire.wait_until_ready()
         self.conversation = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Begin."}]
 
     def ask(self, number, turn):

@@ -7,7 +7,7 @@ import pathlib
 import sys
 import unittest
 
-from openai_programs import ROOT, Installation
+from openai_programs import ROOT, started
 
 sys.path.insert(0, str(ROOT / "tools/screenshots"))
 import chromium  # pylint: disable=wrong-import-position
@@ -19,9 +19,7 @@ MESSAGE = "Once upon a time <img src=x onerror=window.owned=1>"
 class ChatPageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
 
     def setUp(self):
         self.page = chromium.Page()

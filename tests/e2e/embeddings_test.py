@@ -3,7 +3,6 @@
 its files. The argument is the folder of our programs."""
 
 import base64
-import contextlib
 import importlib.util
 import json
 import math
@@ -13,7 +12,7 @@ import sys
 import threading
 import unittest
 
-from openai_programs import ROOT, Installation
+from openai_programs import ROOT, started
 
 GOLDEN = json.loads((ROOT / "tests/golden/embeddings/tales.json").read_text())
 TEXTS = GOLDEN["texts"]
@@ -42,9 +41,7 @@ def cosine(a, b):
 
 class Embeddings(unittest.TestCase):
     def installation(self, **options):
-        quire = self.enterContext(contextlib.closing(Installation(BIN, **options)))
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, **options)
 
     def embed(self, quire, **body):
         code, answer, _ = quire.call("/v1/embeddings", body)
@@ -123,9 +120,7 @@ class FieldsTest(Embeddings):
 
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
 
     def test_the_answer_is_that_of_openai(self):
         vectors, answer = self.embed(self.quire, input=["Once", "upon"], model="tales", user="me")

@@ -12,7 +12,7 @@ try:
 except ImportError:
     sys.exit(77)
 
-from openai_programs import Installation
+from openai_programs import started
 
 USER = {"role": "user", "content": "Once upon a time"}
 SYSTEM = [{"type": "text", "text": "You tell stories.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
@@ -27,9 +27,7 @@ def client_of(quire, kind=anthropic.Anthropic, **options):
 class AnthropicClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
         cls.client = client_of(cls.quire)
         cls.addClassCleanup(cls.client.close)
 
@@ -104,9 +102,7 @@ class ToolsTest(unittest.TestCase):
     def start(self, *gateway_flags):
         template = "{% for m in messages %}{{ m.reasoning_content }}{{ '' + m.content }}{% endfor %}"
         template += "{% if enable_thinking %}<think>\n{% endif %}{# </think> <tool_call> 'tool' 'tool_calls' #}"
-        quire = Installation(BIN, chat_template=template, gateway_flags=gateway_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, chat_template=template, gateway_flags=gateway_flags)
         client = client_of(quire)
         self.addCleanup(client.close)
         return client

@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from messages_programs import stream_message
-from openai_programs import Installation, answers_across_restart, resumable_installation
+from openai_programs import answers_across_restart, resumable_installation, started
 
 PROMPT = "Once upon a time"
 USER = {"role": "user", "content": PROMPT}
@@ -35,9 +35,7 @@ def without_names(message):
 class MessagesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
         cls.story = cls.quire.quirectl("generate", PROMPT, "-n", "20", "-t", "0")[:-1]
 
     def create(self, **fields):
@@ -153,10 +151,7 @@ class MessageToolsTest(unittest.TestCase):
         template = "{% for m in messages %}{{ m.reasoning_content }}{{ '' + m.content }}"
         template += "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{% endfor %}"
         template += "{% if enable_thinking %}<think>\n{% endif %}{# </think> <tool_call> 'tool' #}"
-        quire = Installation(BIN, chat_template=template, gateway_flags=gateway_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, chat_template=template, gateway_flags=gateway_flags)
 
     def call(self, quire, **fields):
         body = {"messages": [USER], "tools": self.TOOLS, "max_tokens": 300, "seed": 5, "temperature": 1, **fields}
@@ -224,11 +219,8 @@ class CacheControlTest(unittest.TestCase):
     """A pool of 768 tokens, of which pins may hold half."""
 
     def start(self, *manager_flags):
-        quire = Installation(BIN, pool="--num-blocks=48", worker_flags=["--block-size=16"],
-                             manager_flags=["--max-pinned-share=0.5", *manager_flags])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, pool="--num-blocks=48", worker_flags=["--block-size=16"],
+                       manager_flags=["--max-pinned-share=0.5", *manager_flags])
 
     def usage(self, quire, messages):
         body = {"messages": messages, "max_tokens": 3, "temperature": 0}
@@ -319,9 +311,7 @@ class TokensTest(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         tokens = folder / "tokens"
         tokens.write_text(f"tenant-a {hashlib.sha256(b'secret-of-a').hexdigest()}\n")
-        quire = Installation(BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
         for headers, code in (
             ({"x-api-key": "secret-of-a"}, 200),
             ({"Authorization": "Bearer secret-of-a"}, 200),
@@ -358,9 +348,7 @@ class LostManagerTest(unittest.TestCase):
         self.assertEqual(without_names(streamed), without_names(expected))
 
     def test_a_stream_that_nobody_continues_ends_with_an_error_event(self):
-        quire = Installation(BIN, gateway_flags=["--resume-time=0"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, gateway_flags=["--resume-time=0"])
         has_begun = threading.Event()
         answers = {}
 

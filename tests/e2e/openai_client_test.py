@@ -13,7 +13,7 @@ try:
 except ImportError:
     sys.exit(77)
 
-from openai_programs import WEATHER, Installation
+from openai_programs import WEATHER, started
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORY = "Once upon a time"
@@ -23,9 +23,7 @@ MESSAGES = [{"role": "system", "content": "You tell stories."}, {"role": "user",
 class OpenAiClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
         cls.url = f"http://127.0.0.1:{cls.quire.port}/v1"
         cls.client = openai.OpenAI(base_url=cls.url, api_key="unused", max_retries=0)
         cls.addClassCleanup(cls.client.close)
@@ -137,9 +135,7 @@ class ToolsTest(unittest.TestCase):
     def setUpClass(cls):
         template = "{{ messages[0].content }}{# <tool_call> #}"
         flags = ["--tool-call-format=hermes", "--reasoning-format=none"]
-        cls.quire = Installation(BIN, chat_template=template, gateway_flags=flags)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN, chat_template=template, gateway_flags=flags)
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.quire.port}/v1", api_key="unused", max_retries=0)
         cls.addClassCleanup(cls.client.close)
         cls.model = next(iter(cls.client.models.list())).id

@@ -154,16 +154,21 @@ class Installation:
         return done.stdout
 
 
+def started(test, *arguments, **options):
+    """Returns an Installation that is ready. It runs until the end of the test, or of all tests of a class."""
+    installation = Installation(*arguments, **options)
+    (test.addClassCleanup if isinstance(test, type) else test.addCleanup)(installation.close)
+    installation.wait_until_ready()
+    return installation
+
+
 def resumable_installation(test, folder_of_programs):
     """Starts an installation until the end of the test. Its streams outlive the manager, and a step takes 5 ms."""
     folder = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory()))
     (folder / "key").write_text("k" * 40)
     (folder / "times.yaml").write_text("step: 5ms")
     worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-    installation = Installation(folder_of_programs, [f"--resume-key-file={folder}/key"], (), worker_flags)
-    test.addCleanup(installation.close)
-    installation.wait_until_ready()
-    return installation
+    return started(test, folder_of_programs, [f"--resume-key-file={folder}/key"], (), worker_flags)
 
 
 def answers_across_restart(installation, *calls):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from openai_programs import ROOT, TIMEOUT_S, Installation, events_of, wait_for
+from openai_programs import ROOT, TIMEOUT_S, events_of, started, wait_for
 
 PROMPT = "Once upon a time"
 CONTEXT = 1024
@@ -24,9 +24,7 @@ GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0
 class OpenAiTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
         cls.story = cls.quire.quirectl("generate", PROMPT, "-n", "20", "-t", "0")[:-1]
 
     def error(self, path, body, code=400):
@@ -397,9 +395,7 @@ class LimitsTest(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "times.yaml").write_text("step: 100ms")
         worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        quire = Installation(BIN, manager_flags=["--max-requests=1"], worker_flags=worker_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, manager_flags=["--max-requests=1"], worker_flags=worker_flags)
         body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
         # The limit has a small reserve. All streams stay open until one is refused.
         for _ in range(20):
@@ -414,9 +410,7 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(json.loads(response.read())["error"]["type"], "rate_limit_error")
 
     def test_the_gateway_survives_its_manager_and_drains(self):
-        quire = Installation(BIN)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN)
         self.assertEqual(quire.call("/v1/completions", GREEDY)[0], 200)
         quire.manager.end()
         self.assertEqual(quire.call("/health")[0], 503)
@@ -431,9 +425,7 @@ class LimitsTest(unittest.TestCase):
 
 class NamesTest(unittest.TestCase):
     def test_the_model_has_the_names_of_the_flag(self):
-        quire = Installation(BIN, gateway_flags=["--served-model-name=gpt-4o,owner/name"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, gateway_flags=["--served-model-name=gpt-4o,owner/name"])
         self.assertEqual([m["id"] for m in quire.call("/v1/models")[1]["data"]], ["gpt-4o", "owner/name"])
         self.assertEqual(quire.call("/v1/models/owner/name")[1]["id"], "owner/name")
         self.assertEqual(quire.call("/v1/models/tales")[0], 404)
@@ -453,9 +445,7 @@ class ThoughtsTest(unittest.TestCase):
     def setUpClass(cls):
         template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> [TOOL_CALLS] #}"
         template += "{% if tools and tools[0].function.name == 'no' %}{{ raise_exception('no tools') }}{% endif %}"
-        cls.quire = Installation(BIN, chat_template=template)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN, chat_template=template)
 
     def test_thoughts_are_no_content(self):
         body = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 10}
@@ -493,9 +483,7 @@ class TokenIdsTest(unittest.TestCase):
     def test_token_ids_are_answered_with_token_ids(self):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(ROOT / "models/tales/config.json", folder)
-            quire = Installation(BIN, worker_flags=[f"--model={folder}", "--device=simulated"])
-            self.addCleanup(quire.close)
-            quire.wait_until_ready()
+            quire = started(self, BIN, worker_flags=[f"--model={folder}", "--device=simulated"])
         body = {"prompt": [[5, 6], [7]], "max_tokens": 4, "temperature": 0, "return_token_ids": True}
         code, answer, _ = quire.call("/v1/completions", body)
         self.assertEqual(code, 200, answer)
@@ -532,10 +520,7 @@ class ForcedCallsTest(unittest.TestCase):
     def start(self, gateway_flags=()):
         template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> <tool_call> #}"
         template += "{% if thinks is false %}<think>\n\n</think>\n\n{% endif %}"
-        quire = Installation(BIN, chat_template=template, gateway_flags=gateway_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, chat_template=template, gateway_flags=gateway_flags)
 
     def body(self, choice, **fields):
         messages = [{"role": "user", "content": PROMPT}]
@@ -631,15 +616,14 @@ class ManyStreamsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         steps = pathlib.Path(folder.name) / "steps"
         steps.write_text("step: 1s\n")
-        quire = Installation(
+        quire = started(
+            self,
             BIN,
             # A slow step would otherwise take the prompts of few requests.
             manager_flags=["--max-step-ms=0"],
             worker_flags=["--device=simulated", f"--simulated-step-times={steps}"]
             + [f"--max-sequences={self.NUM_STREAMS}"],
         )
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
         asyncio.run(asyncio.wait_for(self.open_streams(quire), TIMEOUT_S))
         wait_for(lambda: "cmpl-" not in quire.quirectl("requests"))  # All clients have left.
 
@@ -669,9 +653,7 @@ class TokensTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         tokens = pathlib.Path(folder.name) / "tokens"
         tokens.write_text(f"tenant-a {hashlib.sha256(b'secret-of-a').hexdigest()}\n")
-        quire = Installation(BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
         code, error, headers = quire.call("/v1/completions", GREEDY)
         self.assertEqual((code, error["error"]["code"]), (401, "invalid_api_key"))
         self.assertEqual(headers["WWW-Authenticate"], "Bearer")

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from openai_programs import Installation, Program, events_of, wait_for
+from openai_programs import Program, events_of, started, wait_for
 
 LONG = {"prompt": "Once upon a time", "max_tokens": 1000, "ignore_eos": True}
 
@@ -28,9 +28,7 @@ def text_of(event, index):
 
 class OpenAiTroubleTest(unittest.TestCase):
     def setUp(self):
-        self.quire = Installation(BIN, gateway_flags=["--resume-time=200ms", "--manager-wait=0"])
-        self.addCleanup(self.quire.close)
-        self.quire.wait_until_ready()
+        self.quire = started(self, BIN, gateway_flags=["--resume-time=200ms", "--manager-wait=0"])
 
     def expect_error(self, path, body, code, text):
         status, answer, headers = self.quire.call(path, body)
@@ -94,9 +92,7 @@ class OpenAiTroubleTest(unittest.TestCase):
 
 class SmallPoolTest(unittest.TestCase):
     def test_a_chat_without_a_limit_may_fill_the_pool(self):
-        quire = Installation(BIN, worker_flags=["--kv-bytes=1MiB"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, worker_flags=["--kv-bytes=1MiB"])
         room = quire.call("/v1/models")[1]["data"][0]["max_model_len"]
         self.assertLess(room, 1024)
         body = {"messages": [{"role": "user", "content": "Tom"}], "ignore_eos": True}
@@ -113,10 +109,7 @@ class LostManagerTest(unittest.TestCase):
         (folder / "times.yaml").write_text("step: 5ms")
         manager_flags = [*manager_flags, *([f"--resume-key-file={folder}/key"] if has_key else [])]
         worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        quire = Installation(BIN, manager_flags, gateway_flags, worker_flags, managers)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, manager_flags, gateway_flags, worker_flags, managers)
 
     def test_answers_continue_with_the_next_manager(self):
         quire = self.start()

@@ -2,7 +2,6 @@
 """Compares /v1/rerank and /v1/score of a reranker that answers yes or no with what Hugging Face transformers computes
 (tests/golden/rerank). The argument is the folder of our programs."""
 
-import contextlib
 import json
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ import tempfile
 import threading
 import unittest
 
-from openai_programs import ROOT, Installation, wait_for
+from openai_programs import ROOT, started, wait_for
 
 FOLDER = ROOT / "tests/golden/rerank"
 CASES = json.loads((FOLDER / "golden.json").read_text())
@@ -33,9 +32,7 @@ def reranker(chat_template=None):
 
 class RerankTest(unittest.TestCase):
     def installation(self, **options):
-        quire = self.enterContext(contextlib.closing(Installation(BIN, **options)))
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, **options)
 
     def post(self, quire, path, **body):
         code, answer, _ = quire.call(path, body)

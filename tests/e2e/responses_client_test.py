@@ -20,7 +20,7 @@ try:
 except ImportError:
     agents = None
 
-from openai_programs import WEATHER, Installation
+from openai_programs import WEATHER, started
 
 STORY = "Once upon a time"
 GREEDY = {"model": "tales", "input": STORY, "instructions": "You tell stories.", "temperature": 0}
@@ -40,9 +40,7 @@ def validate(answer):
 
 def start(test, **options):
     """Returns the client of a new installation, and its model."""
-    quire = Installation(BIN, **options)
-    test.addClassCleanup(quire.close)
-    quire.wait_until_ready()
+    quire = started(test, BIN, **options)
     test.url = f"http://127.0.0.1:{quire.port}/v1"
     client = openai.OpenAI(base_url=test.url, api_key="unused", max_retries=0)
     test.addClassCleanup(client.close)

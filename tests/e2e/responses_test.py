@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from cutting_proxy import CuttingProxy
-from openai_programs import Installation, Program, answers_across_restart, resumable_installation, wait_for
+from openai_programs import Program, answers_across_restart, resumable_installation, started, wait_for
 from responses_programs import joined, stream_response
 
 PROMPT = "Once upon a time"
@@ -37,9 +37,7 @@ def without_names(response):
 class ResponsesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.quire = Installation(BIN)
-        cls.addClassCleanup(cls.quire.close)
-        cls.quire.wait_until_ready()
+        cls.quire = started(cls, BIN)
         cls.story = cls.quire.quirectl("generate", PROMPT, "-n", "20", "-t", "0")[:-1]
 
     def create(self, **fields):
@@ -171,10 +169,7 @@ class ResponseToolsTest(unittest.TestCase):
         template = "{% for m in messages %}{{ m.reasoning_content }}{{ '' + m.content }}"
         template += "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{% endfor %}"
         template += "{% if enable_thinking %}<think>\n{% endif %}{# </think> <tool_call> 'tool' #}"
-        quire = Installation(BIN, chat_template=template, gateway_flags=gateway_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, chat_template=template, gateway_flags=gateway_flags)
 
     def call(self, quire, **fields):
         body = {"input": PROMPT, "tools": [self.WEATHER, self.PATCH, self.MAIL], "max_output_tokens": 300, "seed": 5,
@@ -250,9 +245,7 @@ class TokensTest(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         tokens = folder / "tokens"
         tokens.write_text(f"tenant-a {hashlib.sha256(b'secret-of-a').hexdigest()}\n")
-        quire = Installation(BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
         self.assertEqual(quire.call("/v1/responses", GREEDY, "secret-of-a")[0], 200)
         for token in (None, "wrong"):
             code, answer, _ = quire.call("/v1/responses", GREEDY, token)
@@ -307,12 +300,9 @@ class LostManagerTest(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "key").write_text("k" * 40)
         (folder / "times.yaml").write_text("step: 5ms")
-        quire = Installation(
-            BIN, [f"--resume-key-file={folder}/key"], ["--tool-call-format=hermes"],
+        return started(
+            self, BIN, [f"--resume-key-file={folder}/key"], ["--tool-call-format=hermes"],
             ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
-        return quire
 
     def test_a_stream_survives_its_worker_and_then_its_manager(self):
         quire = self.caller()
@@ -342,9 +332,7 @@ class LostManagerTest(unittest.TestCase):
         self.assertGreater(proxy.num_cuts, 3)
 
     def test_a_stream_that_nobody_continues_has_failed(self):
-        quire = Installation(BIN, gateway_flags=["--resume-time=0"])
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = started(self, BIN, gateway_flags=["--resume-time=0"])
         has_begun = threading.Event()
         answers = {}
 

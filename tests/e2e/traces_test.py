@@ -11,7 +11,7 @@ import sys
 import threading
 import unittest
 
-from openai_programs import Installation, wait_for
+from openai_programs import started, wait_for
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
@@ -96,13 +96,7 @@ class TracesTest(unittest.TestCase):
 
     def start(self, manager_flags=(), gateway_flags=(), traces=True):
         flags = [f"--otlp-endpoint={self.collector.endpoint}"] if traces else []
-        quire = self.enterContext(
-            contextlib.closing(
-                Installation(BIN, manager_flags=[*flags, *manager_flags], gateway_flags=[*flags, *gateway_flags])
-            )
-        )
-        quire.wait_until_ready()
-        return quire
+        return started(self, BIN, manager_flags=[*flags, *manager_flags], gateway_flags=[*flags, *gateway_flags])
 
     def post(self, quire, path, body, traceparent=PARENT):
         connection = quire.connect()
