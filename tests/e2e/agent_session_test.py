@@ -6,11 +6,10 @@ import itertools
 import json
 import pathlib
 import sys
-import tempfile
 import threading
 import unittest
 
-from openai_programs import started, wait_for
+from openai_programs import resume_key, simulated_worker, started, wait_for
 
 NUM_TURNS = 30
 NUM_TOOLS = 20
@@ -82,15 +81,12 @@ class Turn:
 
 class AgentSessionTest(unittest.TestCase):
     def setUp(self):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "key").write_text("k" * 40)
-        (folder / "times.yaml").write_text("step: 2ms")
         self.quire = started(
             self,
             BIN,
-            [f"--resume-key-file={folder}/key"],
+            resume_key(self),
             ["--tool-call-format=hermes", "--reasoning-format=none"],
-            ["--device=simulated", f"--simulated-step-times={folder}/times.yaml", f"--block-size={BLOCK_SIZE}"],
+            [*simulated_worker(self, "2ms"), f"--block-size={BLOCK_SIZE}"],
             chat_template=TEMPLATE,
             edit_model=make_roomy,
         )

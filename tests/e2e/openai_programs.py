@@ -162,13 +162,23 @@ def started(test, *arguments, **options):
     return installation
 
 
-def resumable_installation(test, folder_of_programs):
+def simulated_worker(test, step):
+    """Returns the flags of a worker whose steps take this time, such as "5ms", until the end of the test."""
+    times = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory())) / "times.yaml"
+    times.write_text(f"step: {step}\n")
+    return ["--device=simulated", f"--simulated-step-times={times}"]
+
+
+def resume_key(test):
+    """Returns the flags of a manager whose streams the next manager continues, until the end of the test."""
+    key = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory())) / "key"
+    key.write_text("k" * 40)
+    return [f"--resume-key-file={key}"]
+
+
+def resumable_installation(test, folder_of_programs, gateway_flags=()):
     """Starts an installation until the end of the test. Its streams outlive the manager, and a step takes 5 ms."""
-    folder = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory()))
-    (folder / "key").write_text("k" * 40)
-    (folder / "times.yaml").write_text("step: 5ms")
-    worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-    return started(test, folder_of_programs, [f"--resume-key-file={folder}/key"], (), worker_flags)
+    return started(test, folder_of_programs, resume_key(test), gateway_flags, simulated_worker(test, "5ms"))
 
 
 def answers_across_restart(installation, *calls):

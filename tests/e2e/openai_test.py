@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from openai_programs import ROOT, TIMEOUT_S, events_of, started, wait_for
+from openai_programs import ROOT, TIMEOUT_S, events_of, simulated_worker, started, wait_for
 
 PROMPT = "Once upon a time"
 CONTEXT = 1024
@@ -392,10 +392,8 @@ class OpenAiTest(unittest.TestCase):
 class LimitsTest(unittest.TestCase):
     def test_a_request_beyond_the_limit_gets_429(self):
         # An answer takes 100 s, so no stream ends before the last request comes, however slow this machine is.
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "times.yaml").write_text("step: 100ms")
-        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        quire = started(self, BIN, manager_flags=["--max-requests=1"], worker_flags=worker_flags)
+        quire = started(
+            self, BIN, manager_flags=["--max-requests=1"], worker_flags=simulated_worker(self, "100ms"))
         body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
         # The limit has a small reserve. All streams stay open until one is refused.
         for _ in range(20):
@@ -612,17 +610,12 @@ class ManyStreamsTest(unittest.TestCase):
     NUM_STREAMS = 600
 
     def test_many_streams_wait_at_the_same_time(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        steps = pathlib.Path(folder.name) / "steps"
-        steps.write_text("step: 1s\n")
         quire = started(
             self,
             BIN,
             # A slow step would otherwise take the prompts of few requests.
             manager_flags=["--max-step-ms=0"],
-            worker_flags=["--device=simulated", f"--simulated-step-times={steps}"]
-            + [f"--max-sequences={self.NUM_STREAMS}"],
+            worker_flags=[*simulated_worker(self, "1s"), f"--max-sequences={self.NUM_STREAMS}"],
         )
         asyncio.run(asyncio.wait_for(self.open_streams(quire), TIMEOUT_S))
         wait_for(lambda: "cmpl-" not in quire.quirectl("requests"))  # All clients have left.

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from openai_programs import Program, events_of, started, wait_for
+from openai_programs import Program, events_of, resume_key, simulated_worker, started, wait_for
 
 LONG = {"prompt": "Once upon a time", "max_tokens": 1000, "ignore_eos": True}
 
@@ -104,12 +104,8 @@ class SmallPoolTest(unittest.TestCase):
 
 class LostManagerTest(unittest.TestCase):
     def start(self, has_key=True, gateway_flags=(), manager_flags=(), managers=("manager",)):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "key").write_text("k" * 40)
-        (folder / "times.yaml").write_text("step: 5ms")
-        manager_flags = [*manager_flags, *([f"--resume-key-file={folder}/key"] if has_key else [])]
-        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        return started(self, BIN, manager_flags, gateway_flags, worker_flags, managers)
+        manager_flags = [*manager_flags, *(resume_key(self) if has_key else [])]
+        return started(self, BIN, manager_flags, gateway_flags, simulated_worker(self, "5ms"), managers)
 
     def test_answers_continue_with_the_next_manager(self):
         quire = self.start()

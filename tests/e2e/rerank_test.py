@@ -6,11 +6,10 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import threading
 import unittest
 
-from openai_programs import ROOT, started, wait_for
+from openai_programs import ROOT, resume_key, simulated_worker, started, wait_for
 
 FOLDER = ROOT / "tests/golden/rerank"
 CASES = json.loads((FOLDER / "golden.json").read_text())
@@ -92,12 +91,8 @@ class RerankTest(unittest.TestCase):
         self.assertEqual(error["param"], "instruction")
 
     def test_the_loss_of_a_worker_or_a_manager_changes_no_score(self):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "key").write_text("k" * 40)
-        (folder / "times.yaml").write_text("step: 20ms")
         quire = self.installation(
-            edit_model=reranker(), manager_flags=[f"--resume-key-file={folder}/key"],
-            worker_flags=["--device=simulated", f"--simulated-step-times={folder}/times.yaml"])
+            edit_model=reranker(), manager_flags=resume_key(self), worker_flags=simulated_worker(self, "20ms"))
         body = {"query": "x", "documents": [f"document {i}" for i in range(1500)], "return_documents": False}
         expected = self.post(quire, "/v1/rerank", **body)["results"]
 

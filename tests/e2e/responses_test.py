@@ -297,12 +297,7 @@ class LostManagerTest(unittest.TestCase):
 
     def caller(self):
         """An installation whose model is known to write calls in the format of Hermes."""
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "key").write_text("k" * 40)
-        (folder / "times.yaml").write_text("step: 5ms")
-        return started(
-            self, BIN, [f"--resume-key-file={folder}/key"], ["--tool-call-format=hermes"],
-            ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"])
+        return resumable_installation(self, BIN, ["--tool-call-format=hermes"])
 
     def test_a_stream_survives_its_worker_and_then_its_manager(self):
         quire = self.caller()
