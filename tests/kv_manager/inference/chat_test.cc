@@ -351,17 +351,13 @@ TEST(ChatModelTest, ABrokenChatTemplateIsNamedAndCompletionsStillWork) {
   v1::GenerateRequest text;
   text.set_text("hi");
   EXPECT_TRUE(harness.Generate(text).status.ok());
-  grpc::ClientContext context;
-  v1::GetModelResponse response;
-  EXPECT_TRUE(harness.stub->GetModel(&context, v1::GetModelRequest(), &response).ok());
+  const v1::GetModelResponse response = harness.GetModel();
   EXPECT_FALSE(response.has_chat_template());
 }
 
 TEST(ChatModelTest, TheModelTellsHowItWritesCallsAndThoughts) {
   ServiceHarness harness(ModelWith("[TOOL_CALLS]</think>"));
-  grpc::ClientContext context;
-  v1::GetModelResponse response;
-  EXPECT_TRUE(harness.stub->GetModel(&context, v1::GetModelRequest(), &response).ok());
+  const v1::GetModelResponse response = harness.GetModel();
   EXPECT_EQ(response.tool_call_format(), "mistral");
   EXPECT_EQ(response.reasoning_format(), "think");
 }

@@ -177,9 +177,7 @@ TEST(EmbedTest, AModelWithoutEmbeddingsSaysWhy) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(status.error_message(), "the model gives no embeddings: modules.json has no module of the type Pooling");
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "NO_EMBEDDINGS");
-  grpc::ClientContext context;
-  v1::GetModelResponse described;
-  ASSERT_TRUE(harness.stub->GetModel(&context, {}, &described).ok());
+  const v1::GetModelResponse described = harness.GetModel();
   EXPECT_EQ(described.pooling().refusal(), "modules.json has no module of the type Pooling");
 }
 
@@ -197,9 +195,7 @@ TEST(EmbedTest, AModelWithoutAnOutputMatrixOnlyEmbeds) {
 
 TEST(EmbedTest, GetModelDescribesTheEmbeddings) {
   ServiceHarness harness(ToyModel());
-  grpc::ClientContext context;
-  v1::GetModelResponse described;
-  ASSERT_TRUE(harness.stub->GetModel(&context, {}, &described).ok());
+  const v1::GetModelResponse described = harness.GetModel();
   EXPECT_EQ(described.pooling().kind(), v1::POOLING_KIND_LAST_TOKEN);
   EXPECT_EQ(described.pooling().embedding_size(), 4u);
   EXPECT_FALSE(described.pooling().normalizes());

@@ -485,11 +485,7 @@ TEST(GenerateBatchTest, AbortEndsABatchedRequest) {
   BatchClient batch(&harness);
   batch.Start(1, request);
   harness.engine.WaitForRequests(1);
-  grpc::ClientContext context;
-  v1::AbortRequest abort;
-  abort.set_request_id("victim");
-  v1::AbortResponse aborted;
-  EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
+  EXPECT_TRUE(harness.Abort("victim").ok());
   const BatchClient::Result result = batch.ReadUntilEnd(1);
   EXPECT_TRUE(result.status().ok());
   EXPECT_EQ(result.responses.back().finish_reason(), v1::FINISH_REASON_ABORT);

@@ -246,11 +246,7 @@ TEST(InferenceServiceTest, CallsAreCountedByMethodAndCode) {
   harness.engine.ending = FinishReason::kLength;
   harness.Generate(TextRequest("a"));
   harness.Generate({});
-  grpc::ClientContext context;
-  v1::AbortRequest abort;
-  abort.set_request_id("nobody");
-  v1::AbortResponse response;
-  harness.stub->Abort(&context, abort, &response);
+  harness.Abort("nobody");
   EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, absl::StatusCode::kOk), 1);
   EXPECT_EQ(harness.counts().count(RpcMethod::kGenerate, absl::StatusCode::kInvalidArgument), 1);
   EXPECT_EQ(harness.counts().count(RpcMethod::kAbort, absl::StatusCode::kNotFound), 1);
@@ -335,11 +331,7 @@ TEST(InferenceServiceTest, AbortEndsTheStreamWithWhatIsThere) {
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.text_delta(), "");
 
-  grpc::ClientContext abort_context;
-  v1::AbortRequest abort;
-  abort.set_request_id("victim");
-  v1::AbortResponse aborted;
-  EXPECT_TRUE(harness.stub->Abort(&abort_context, abort, &aborted).ok());
+  EXPECT_TRUE(harness.Abort("victim").ok());
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_ABORT);
   EXPECT_EQ(response.text_delta(), "b");
@@ -348,8 +340,7 @@ TEST(InferenceServiceTest, AbortEndsTheStreamWithWhatIsThere) {
   EXPECT_TRUE(reader->Finish().ok());
   harness.engine.WaitUntilIdle();
 
-  grpc::ClientContext again;
-  const grpc::Status status = harness.stub->Abort(&again, abort, &aborted);
+  const grpc::Status status = harness.Abort("victim");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(status.error_message(), "request_id: no request \"victim\" is running");
 }
@@ -359,13 +350,7 @@ TEST(InferenceServiceTest, AbortBeforeTheSubmissionEndsTheRequestInTheEngine) {
   model->max_context_tokens = 100000;
   ServiceHarness harness(model);
   harness.engine.Hold();
-  harness.engine.before_submit = [&] {
-    grpc::ClientContext context;
-    v1::AbortRequest abort;
-    abort.set_request_id("early");
-    v1::AbortResponse aborted;
-    EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
-  };
+  harness.engine.before_submit = [&] { EXPECT_TRUE(harness.Abort("early").ok()); };
   v1::GenerateRequest request = TextRequest(std::string(50000, 'a'));  // Submitted on a thread that may wait.
   request.set_request_id("early");
   const ServiceHarness::Result result = harness.Generate(request);
@@ -585,9 +570,7 @@ TEST(InferenceServiceTest, TokenizeAndDetokenizeAreInverse) {
 
 TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   ServiceHarness harness(ToyModel());
-  grpc::ClientContext context;
-  v1::GetModelResponse model;
-  ASSERT_TRUE(harness.stub->GetModel(&context, {}, &model).ok());
+  const v1::GetModelResponse model = harness.GetModel();
   EXPECT_EQ(model.name(), "toy");
   EXPECT_EQ(model.architecture(), "ToyForCausalLM");
   EXPECT_EQ(model.vocab_size(), 258u);
@@ -603,9 +586,7 @@ TEST(InferenceServiceTest, TheContextIsAtMostWhatTheLargestPoolHolds) {
   ServiceHarness harness(ToyModel());
   for (const auto& [longest, expected] : std::vector<std::pair<int64_t, uint32_t>>{{65, 65}, {5000, 128}, {0, 128}}) {
     harness.engine.longest_sequence = longest;
-    grpc::ClientContext context;
-    v1::GetModelResponse model;
-    ASSERT_TRUE(harness.stub->GetModel(&context, {}, &model).ok());
+    const v1::GetModelResponse model = harness.GetModel();
     EXPECT_EQ(model.max_context_tokens(), expected) << longest;
   }
 }
@@ -616,9 +597,7 @@ TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
     model->defaults.sampling = {{"temperature", 0}, {"top_k", 20}};
     model->defaults.max_tokens = 30;
     ServiceHarness harness(model, {.limits = {.uses_model_defaults = uses_model_defaults}});
-    grpc::ClientContext context;
-    v1::GetModelResponse shown;
-    ASSERT_TRUE(harness.stub->GetModel(&context, {}, &shown).ok());
+    const v1::GetModelResponse shown = harness.GetModel();
     EXPECT_EQ(shown.has_default_sampling(), uses_model_defaults);
     EXPECT_EQ(shown.has_default_max_tokens(), uses_model_defaults);
     if (!uses_model_defaults) continue;

@@ -394,11 +394,7 @@ TEST(ResumeTest, AbortEndsADetachedRequest) {
   ASSERT_TRUE(client.Read());
   client.Leave();
   WaitUntilDetached(&harness);
-  grpc::ClientContext context;
-  v1::AbortRequest abort;
-  abort.set_request_id(kName);
-  v1::AbortResponse aborted;
-  EXPECT_TRUE(harness.stub->Abort(&context, abort, &aborted).ok());
+  EXPECT_TRUE(harness.Abort(kName).ok());
   harness.engine.WaitUntilIdle();
   client.Resume();
   EXPECT_TRUE(client.ReadAll().ok());
@@ -473,19 +469,12 @@ TEST(ResumeTest, RequestsOfABatchAreDetachedAndCanBeResumedOnAnotherBatch) {
 // NOT_FOUND would say that the request does not run, and then it would run after all.
 TEST(ResumeTest, AnAbortOfARequestThatMayStillComeIsTriedAgain) {
   ServiceHarness harness(ToyModel());
-  const auto abort = [&] {
-    grpc::ClientContext context;
-    v1::AbortRequest request;
-    request.set_request_id(kName);
-    v1::AbortResponse response;
-    return harness.stub->Abort(&context, request, &response);
-  };
   harness.SetRestoring(true);
-  const grpc::Status status = abort();
+  const grpc::Status status = harness.Abort(kName);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESTORING");
   harness.SetRestoring(false);
-  EXPECT_EQ(abort().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(harness.Abort(kName).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST(ResumeTest, ACancelOfABatchEndsARequestThatCouldBeResumed) {

@@ -66,6 +66,22 @@ class ServiceHarness {
     return result;
   }
 
+  grpc::Status Abort(const std::string& request_id) {
+    v1::AbortRequest request;
+    request.set_request_id(request_id);
+    grpc::ClientContext context;
+    v1::AbortResponse response;
+    return stub->Abort(&context, request, &response);
+  }
+  // Fails the test if there is no model.
+  v1::GetModelResponse GetModel() {
+    grpc::ClientContext context;
+    v1::GetModelResponse response;
+    const grpc::Status status = stub->GetModel(&context, {}, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+
   const RpcCounts& counts() const { return environment_.counts; }
   RequestRegistry& registry() { return environment_.registry; }
   ResumableRequests& resumable() { return environment_.resumable; }

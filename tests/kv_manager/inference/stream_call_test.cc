@@ -124,13 +124,7 @@ TEST(StreamCallTest, AbortAtAnyTimeEndsTheCallOnce) {
   constexpr int kCalls = 300;
   std::atomic<int> started = 0;
   std::thread aborter([&] {
-    while (started < kCalls) {
-      grpc::ClientContext context;
-      v1::AbortRequest abort;
-      abort.set_request_id(absl::StrCat("request-", started.load()));
-      v1::AbortResponse aborted;
-      harness.stub->Abort(&context, abort, &aborted);
-    }
+    while (started < kCalls) harness.Abort(absl::StrCat("request-", started.load()));
   });
   for (int i = 1; i <= kCalls; ++i) {
     started = i;
