@@ -192,7 +192,7 @@ TEST(AttentionIsaTest, InstructionSetsWithFusedMultiplyAddAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, AttentionExactnessTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionExactnessTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

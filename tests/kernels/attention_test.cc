@@ -206,7 +206,7 @@ TEST_P(AttentionTest, TilesHoldTheSameNumbersAsRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

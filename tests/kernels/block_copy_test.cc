@@ -79,7 +79,7 @@ TEST_P(BlockCopyTest, AllocatedMemoryIsZeroedAndAligned) {
   EXPECT_EQ(backend->Allocate(size_t{1} << 60), nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, BlockCopyTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, BlockCopyTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

@@ -265,7 +265,7 @@ TEST(Mxfp4Test, EveryScaleIsAPowerOfTwo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, BlockLinearTest,
-                         testing::Combine(testing::ValuesIn(cpu::SupportedIsas()), testing::ValuesIn(kTypes)),
+                         testing::Combine(testing::ValuesIn(TestedIsas()), testing::ValuesIn(kTypes)),
                          [](const testing::TestParamInfo<std::tuple<cpu::Isa, BlockType>>& info) {
                            return std::string(cpu::Name(std::get<0>(info.param))) + "_" +
                                   TypeName(std::get<1>(info.param));

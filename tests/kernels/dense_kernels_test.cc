@@ -473,7 +473,7 @@ TEST_P(DenseKernelsTest, MatricesWhoseColumnsDoNotFillTilesTakeRows) {
   EXPECT_EQ(backend->InputLayoutOf(*w, 200), InputLayout::kRows);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, DenseKernelsTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, DenseKernelsTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

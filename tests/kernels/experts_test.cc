@@ -385,7 +385,7 @@ TEST(ExpertRangeTest, RangesAreWholeForTwoFourAndEightDevices) {
   EXPECT_EQ(ExpertRange(59, 60), 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, ExpertsTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, ExpertsTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

@@ -163,7 +163,7 @@ TEST_P(Fp8LinearTest, AGatedProductIsTheProductOfItsHalves) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Fp8LinearTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, Fp8LinearTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

@@ -61,7 +61,7 @@ TEST_P(ConvertTest, VectorsRoundLikeScalars) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, ConvertTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, ConvertTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

@@ -273,7 +273,7 @@ TEST_P(Int4LinearTest, ManyRowsAndColumnsGiveTheSameBits) {
 
 std::vector<Int4Param> Params() {
   std::vector<Int4Param> params;
-  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+  for (const cpu::Isa isa : TestedIsas()) {
     params.push_back({isa, QuantizedFormat::kInt4});
     params.push_back({isa, QuantizedFormat::kInt4Float32});
     params.push_back({isa, QuantizedFormat::kInt4BFloat16});

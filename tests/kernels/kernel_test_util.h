@@ -188,7 +188,10 @@ inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
   return bits;
 }
 
-// Tests with the instruction set as parameter run once for each instruction set of this machine.
+// Returns the instruction sets of this machine, or AMX alone in a program with software_amx_kernels.cc.
+std::vector<cpu::Isa> TestedIsas();
+
+// Tests with the instruction set as parameter run once for each one of TestedIsas().
 class CpuBackendTest : public testing::TestWithParam<cpu::Isa> {
  protected:
   std::unique_ptr<Backend> MakeBackend(int num_threads = 2) { return cpu::MakeCpuBackend(num_threads, GetParam()); }

@@ -213,7 +213,7 @@ TEST_P(KvAppendTest, RotationIsExactAtLargePositions) {
             3e-7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, KvAppendTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, KvAppendTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

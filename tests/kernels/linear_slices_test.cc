@@ -304,7 +304,7 @@ TEST_P(LinearSlicesTest, Int8IsNotDivided) {
             reference::QuantizedLinear(x, values, scales, cols));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, LinearSlicesTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, LinearSlicesTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

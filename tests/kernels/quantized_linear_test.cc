@@ -184,7 +184,7 @@ TEST_P(QuantizedLinearTest, BlocksOfColumnsGiveTheSameBits) {
             Bits(reference::QuantizedLinear(x, w.values, w.scales, cols)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, QuantizedLinearTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, QuantizedLinearTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

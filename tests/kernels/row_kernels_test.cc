@@ -167,7 +167,7 @@ TEST_P(RowKernelsTest, GatherRowsCopiesRows) {
   EXPECT_EQ(y, (std::vector<float>{4, 5, 0, 1, 4, 5}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, RowKernelsTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, RowKernelsTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

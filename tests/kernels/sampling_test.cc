@@ -218,7 +218,7 @@ TEST_P(SamplingTest, ADrawDependsOnItsOwnRowOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, SamplingTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+INSTANTIATE_TEST_SUITE_P(Isas, SamplingTest, testing::ValuesIn(TestedIsas()), IsaName);
 
 }  // namespace
 }  // namespace quire

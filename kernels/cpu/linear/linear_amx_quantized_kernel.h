@@ -175,8 +175,8 @@ class QuantizedProduct {
       left_scales[g] = format_.Scales(panel, begin + g, 0);
       right_scales[g] = format_.Scales(panel, begin + g, 1);
     });
-    for (; to_combine_.row < end; ++to_combine_.row) {
-      const int row = to_combine_.row, at = (row - to_combine_.first) * kPanelColumns;
+    for (int row = first_row; row < end; ++row) {
+      const int at = (row - to_combine_.first) * kPanelColumns;
       float* const y = products_[products_parity_] + at;
       Vec left = groups_.begins_slice ? Zero() : Load(y);
       Vec right = groups_.begins_slice ? Zero() : Load(y + kLanes);
