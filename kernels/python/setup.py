@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The flags of cmake/library.cmake.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off"]
 
-# The files of kernels/CMakeLists.txt with their flags.
+# The files of kernels/CMakeLists.txt with their flags, which python_setup_test compares.
 SOURCES = {
     "attention_plan.cc": [],
     "paged_attention.cc": [],
@@ -47,7 +47,7 @@ if platform.machine() in ("x86_64", "AMD64"):
         SOURCES[f"cpu/table/{kernels}_avx512.cc"] = avx512
         SOURCES[f"cpu/table/{kernels}_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
     SOURCES["cpu/table/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
-    SOURCES["cpu/table/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+    SOURCES["cpu/table/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
 
 
 def find_nvcc():
