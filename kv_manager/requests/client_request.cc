@@ -139,6 +139,7 @@ std::shared_ptr<const std::string> ClientRequest::MakeRecord(uint64_t nonce, con
                        .nonce = nonce,
                        .cache_salt = valid.request.cache_salt,
                        .arrival_unix_us = arrival_us_ + unix_minus_clock_us,
+                       .pins = valid.request.pins,
                        .request = WithoutPrompt(request_, valid)};
   if (valid.request.deadline_us != kNever) record.deadline_unix_us = valid.request.deadline_us + unix_minus_clock_us;
   return std::make_shared<const std::string>(EncodeRequestRecord(record, *key));

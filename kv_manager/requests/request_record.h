@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/resumable_requests.h"
 #include "quire/v1/inference.pb.h"
+#include "scheduler/request.h"
 #include "security/seal_key.h"
 
 namespace quire {
@@ -24,6 +26,7 @@ struct RequestRecord {
   std::string cache_salt;  // With the tenant in it, see AssumeTenant.
   int64_t arrival_unix_us = 0;
   std::optional<int64_t> deadline_unix_us = std::nullopt;
+  std::vector<Request::PrefixPin> pins = {};
   // The request of the client. Its text is set only if the request wants an echo, and there are no token ids. Fields
   // for which the model or the server have chosen a value have this value.
   v1::GenerateRequest request;

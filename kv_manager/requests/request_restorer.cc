@@ -2,9 +2,11 @@
 
 #include "kv_manager/requests/request_restorer.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
@@ -33,6 +35,17 @@ absl::StatusOr<MadeRequest> MakeAgain(const RequestMaker& maker, const RequestRe
   return made;
 }
 
+// The pins ended with the manager before. They are made again with the next token, for what is left of their time,
+// counted from the arrival of the request.
+std::vector<Request::PrefixPin> PinsLeft(const RequestRecord& record, size_t num_prompt_tokens, int64_t unix_us) {
+  std::vector<Request::PrefixPin> pins = record.pins;
+  for (Request::PrefixPin& pin : pins) {
+    pin.ttl_us -= std::max<int64_t>(unix_us - record.arrival_unix_us, 0);
+    pin.num_tokens = pin.ttl_us <= 0 ? 0 : std::min(pin.num_tokens, static_cast<int>(num_prompt_tokens));
+  }
+  return pins;
+}
+
 }  // namespace
 
 absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore& found) const {
@@ -48,9 +61,11 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
   const RequestMaker maker(environment_);
   QUIRE_ASSIGN_OR_RETURN(MadeRequest made, MakeAgain(maker, *record, found));
   Request& request = made.valid.request;
-  const int64_t unix_minus_clock_us = absl::ToUnixMicros(absl::Now()) - environment_->clock->NowMicros();
+  const int64_t unix_us = absl::ToUnixMicros(absl::Now());
+  const int64_t unix_minus_clock_us = unix_us - environment_->clock->NowMicros();
   request.arrival_us = record->arrival_unix_us - unix_minus_clock_us;
   if (record->deadline_unix_us.has_value()) request.deadline_us = *record->deadline_unix_us - unix_minus_clock_us;
+  request.pins = PinsLeft(*record, request.prompt.size(), unix_us);
   request.record = std::make_shared<const std::string>(found.record);
   // Only what is left of the grace, which began with the end of the request.
   absl::Duration grace = environment_->options.detach.grace;

@@ -30,12 +30,14 @@ class HookedSink : public RequestSink {
   void OnToken(int sample_index, int /*position*/, ScoredToken /*token*/) override {
     if (on_token != nullptr) on_token(sample_index);
   }
+  void OnPinned(std::vector<int> num_tokens) override { pinned_tokens = std::move(num_tokens); }
   void OnNumericsChanged(int sample_index, int position) override { changes.emplace_back(sample_index, position); }
   void OnFinished(const Finished& /*finished*/) override { ++num_finished; }
   void OnFailed(absl::Status status) override { failure = std::move(status); }
 
   std::function<void(int)> on_token;
   std::vector<std::pair<int, int>> changes;  // What OnNumericsChanged was told.
+  std::vector<int> pinned_tokens;
   absl::Status failure;
   int num_finished = 0;
 };
@@ -243,6 +245,25 @@ TEST_F(AdoptionTest, ARestoredRequestCountsLikeOneThatWasSubmitted) {
   EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kLength)], 1);
   EXPECT_EQ(stats.generated_tokens, 0) << "only the prompt was wanted";
   EXPECT_DOUBLE_EQ(stats.request_computed_tokens.sum(), 1) << "two of three tokens were in the cache";
+}
+
+TEST_F(AdoptionTest, TheNextTokenMakesThePinsAgain) {
+  kept_.inventory.rows.pop_back();
+  kept_.inventory.rows[0].prompt_length = 9;
+  kept_.inventory.rows[0].tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 4};
+  restore_ = [this](const RequestToRestore& found) {
+    RequestRestored restored = Restore(found);
+    restored.request.num_samples = 1;
+    restored.request.pins = {{.num_tokens = 8, .ttl_us = kSecond}};
+    return restored;
+  };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(loop_->status()->blocks.pinned, 0);
+  kept_.Answer(kept_.plans.at(0));
+  Run();
+  EXPECT_EQ(sink_->pinned_tokens, std::vector<int>({8}));
+  EXPECT_EQ(loop_->status()->blocks.pinned, 2);
 }
 
 // The text thread of a stream may find a stop string before the loop has adopted the request.

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_replace.h"
 #include "kv_manager/requests/resume_token.h"
 #include "tests/kv_manager/requests/toy_model.h"
 
@@ -43,6 +44,31 @@ TEST(RequestRecordTest, TheNextManagerReadsWhatWasWritten) {
     EXPECT_EQ(read->arrival_unix_us, record.arrival_unix_us);
     EXPECT_EQ(read->deadline_unix_us, record.deadline_unix_us);
     EXPECT_EQ(read->request.SerializeAsString(), record.request.SerializeAsString());
+  }
+}
+
+TEST(RequestRecordTest, PinsAreKeptAsTokens) {
+  RequestRecord record = Record();
+  record.pins = {{.num_tokens = 64, .ttl_us = 300'000'000}, {.num_tokens = 0, .ttl_us = 86'400'000'000}};
+  const std::optional<RequestRecord> read = DecodeRequestRecord(EncodeRequestRecord(record, Key()), Key());
+  ASSERT_TRUE(read.has_value());
+  ASSERT_EQ(read->pins.size(), 2u);
+  EXPECT_EQ(read->pins[0].num_tokens, 64);
+  EXPECT_EQ(read->pins[0].ttl_us, 300'000'000);
+  EXPECT_EQ(read->pins[1].num_tokens, 0);
+  EXPECT_EQ(read->pins[1].ttl_us, 86'400'000'000);
+  EXPECT_EQ(read->deadline_unix_us, record.deadline_unix_us);
+  EXPECT_EQ(read->request.SerializeAsString(), record.request.SerializeAsString());
+}
+
+TEST(RequestRecordTest, PinsThatAreNoNumbersMakeNoRecord) {
+  RequestRecord record = Record();
+  record.pins = {{.num_tokens = 64, .ttl_us = 300'000'000}};
+  const SealKey key = Key().For("request record");
+  const std::string message = key.Open(EncodeRequestRecord(record, Key())).value();
+  for (const char* const wrong : {"64", "64 x", "", "64 300000000 1"}) {
+    const std::string changed = absl::StrReplaceAll(message, {{"64 300000000", wrong}});
+    EXPECT_FALSE(DecodeRequestRecord(key.Seal(changed), Key()).has_value()) << wrong;
   }
 }
 

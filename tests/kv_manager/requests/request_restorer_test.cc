@@ -125,6 +125,24 @@ TEST_F(RequestRestorerTest, TheRequestIsTheOldOneAndItsClientFindsTheStream) {
   EXPECT_FALSE(restored->has_ended());
 }
 
+TEST_F(RequestRestorerTest, PinsAreMadeAgainForTheRestOfTheirTime) {
+  Make();
+  RequestRecord record = Record();
+  record.arrival_unix_us -= 100'000'000;
+  record.pins = {{.num_tokens = 2, .ttl_us = 300'000'000},
+                 {.num_tokens = 2, .ttl_us = 90'000'000},
+                 {.num_tokens = 9, .ttl_us = 300'000'000}};
+  const auto restored = Restore(record);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  const std::vector<Request::PrefixPin>& pins = restored->request.pins;
+  ASSERT_EQ(pins.size(), 3u) << "the usage has one entry for each";
+  EXPECT_EQ(pins[0].num_tokens, 2);
+  EXPECT_LE(pins[0].ttl_us, 200'000'000);
+  EXPECT_GT(pins[0].ttl_us, 140'000'000);
+  EXPECT_EQ(pins[1].num_tokens, 0) << "its time is over";
+  EXPECT_EQ(pins[2].num_tokens, 3) << "the worker has no more tokens of the prompt";
+}
+
 TEST_F(RequestRestorerTest, TheStreamEndsWhenItsClientDoesNotComeWithinTheGrace) {
   Make();
   const auto restored = Restore(Record());
