@@ -168,7 +168,7 @@ absl::Status Conductor::Download() {
 }
 
 absl::Status Conductor::AwaitAnswer() {
-  request_ = &FirstRequests()[0];
+  request_ = &UsualRequest();
   // Without a certificate of a client, nothing can be asked.
   if (access_.needs_certificate) return absl::OkStatus();
   request_ = nullptr;
@@ -195,7 +195,7 @@ absl::Status Conductor::AwaitAnswer() {
     const HttpAnswer& answer = *result;
     access_.needs_token = answer.code == 401 || answer.code == 403;
     if (answer.code == 200 || access_.needs_token) {
-      request_ = &request;
+      request_ = access_.needs_token ? &UsualRequest() : &request;
       const Json json = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
       if (const std::string name = TextOf(json, "model"); !name.empty()) name_ = name;
       return absl::OkStatus();
@@ -257,7 +257,7 @@ void Conductor::PrintAccess() const {
   const bool has_answered = !access_.needs_certificate && !access_.needs_token;
   std::string text = absl::StrCat(name_, has_answered ? " answers after " : " is loaded after ",
                                   absl::StrFormat("%.1f", absl::ToDoubleSeconds(absl::Now() - start_)), " s\n");
-  absl::StrAppend(&text, "  chat page    ", access_.url, "/\n");
+  absl::StrAppend(&text, request_->has_text ? "  chat page    " : "  gateway      ", access_.url, "/\n");
   const Part& manager = part(kManager);
   int port = 0;
   if (manager.Value("status_page") != "off" && absl::SimpleAtoi(manager.metrics_port(), &port)) {

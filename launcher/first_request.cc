@@ -17,14 +17,24 @@ constexpr int kShownTokens = 100;
 
 const std::vector<FirstRequest>& FirstRequests() {
   static const auto* const requests = new std::vector<FirstRequest>{
+      {.path = "/v1/rerank",
+       .body = R"({"query": "What is a fox?", "documents": ["A fox is an animal.", "It rains."], )"
+               R"("instruction": "Retrieve passages that answer the question")",
+       .has_text = false},
       {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Once upon a time"}])"},
       {"/v1/completions", R"({"prompt": "Once upon a time")"},
+      {.path = "/v1/embeddings", .body = R"({"input": ["A fox is an animal.", "It rains."])", .has_text = false},
       {"/v1/completions", R"({"prompt": [0], "return_token_ids": true)"},
   };
   return *requests;
 }
 
+const FirstRequest& UsualRequest() {
+  return FirstRequests()[1];
+}
+
 std::string BodyOf(const FirstRequest& request, int max_tokens) {
+  if (!request.has_text) return absl::StrCat(request.body, "}");
   return absl::StrCat(request.body, ", \"max_tokens\": ", max_tokens, "}");
 }
 

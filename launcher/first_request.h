@@ -11,12 +11,16 @@ namespace quire {
 // A request that shows whether the model answers, and that a user can send as well.
 struct FirstRequest {
   const char* path;
-  const char* body;  // Without the end, which BodyOf adds.
+  const char* body;      // Without the end, which BodyOf adds.
+  bool has_text = true;  // The answer is text, which max_tokens limits.
 };
 
-// The requests to try, one after the other, until the gateway does not refuse one: a conversation, a text, and token
-// ids for a model without a tokenizer.
+// The requests to try, in this order, until the gateway does not refuse one: a question with an instruction (only
+// rerankers take it), a conversation, a text (for a model without a chat template), an embedding (for a model that
+// gives nothing else), and token ids (for a model without a tokenizer).
 const std::vector<FirstRequest>& FirstRequests();
+// The conversation, for a gateway that cannot be asked.
+const FirstRequest& UsualRequest();
 
 // Returns the body of the request, in JSON without single quotes.
 std::string BodyOf(const FirstRequest& request, int max_tokens);

@@ -124,6 +124,38 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(self.stop(), 0)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def answer_of_the_printed_line(self, model):
+        """Serves a model, and returns the path of the line that it prints, and the answer to it."""
+        self.serve(model, "--port=0", SMALL)
+        path = self.said(r"^curl -s http://127\.0\.0\.1:\d+(\S*) ")
+        self.assertNotIn("chat page", "".join(self.program.printed))
+        answer = json.loads(self.paste(self.said("^(curl .*)$"))) if shutil.which("curl") else None
+        self.stop()
+        return path, answer
+
+    def test_the_printed_line_suits_a_reranker(self):
+        path, answer = self.answer_of_the_printed_line(ROOT / "tests/golden/rerank")
+        self.assertEqual(path, "/v1/rerank")
+        if answer is not None:
+            self.assertEqual(len(answer["results"]), 2)
+
+    def test_the_printed_line_suits_a_model_without_an_output_matrix(self):
+        # Such checkpoints name their tensors without "model.".
+        folder = self.folder / "embedder"
+        shutil.copytree(TALES, folder)
+        weights = folder / "model.safetensors"
+        data = weights.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = data[8 : 8 + size].replace(b'"model.', b'"')
+        weights.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + size :])
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(
+            json.dumps(config | {"architectures": ["LlamaModel"], "tie_word_embeddings": False}))
+        path, answer = self.answer_of_the_printed_line(folder)
+        self.assertEqual(path, "/v1/embeddings")
+        if answer is not None:
+            self.assertEqual(len(answer["data"]), 2)
+
     def test_names_and_flags_reach_the_programs(self):
         self.serve(TALES, "--port=0", "--served-model-name=one", "--served-model-name", "two", "--quantize=int8",
                    "--kv-type=int8", "--worker.num-blocks=500", "--manager.listen", "127.0.0.1:0")
