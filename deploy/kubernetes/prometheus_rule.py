@@ -27,5 +27,6 @@ def prometheus_rule():
 
 
 if __name__ == "__main__":
+    print("# SPDX-License-Identifier: Apache-2.0")
     print("# Made by deploy/kubernetes/prometheus_rule.py from deploy/prometheus.")
     yaml.safe_dump(prometheus_rule(), sys.stdout, sort_keys=False, width=110)

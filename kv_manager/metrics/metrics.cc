@@ -254,6 +254,15 @@ void RenderWorkers(const ManagerStatus& status, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_worker_epoch",
               "Epoch of the session, or of the last attempt to open a session");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return static_cast<double>(worker.epoch); });
+  page->Begin(MetricType::Gauge, "quire_worker_rank_up",
+              "1 while a rank of a divided model has joined the session of its worker");
+  for (const auto& worker : workers) {
+    if (worker->ranks == nullptr) continue;
+    for (size_t rank = 0; rank < worker->ranks->size(); ++rank) {
+      page->Value((*worker->ranks)[rank].is_ready ? 1 : 0,
+                  {{"worker", worker->address}, {"rank", std::to_string(rank)}});
+    }
+  }
   page->Begin(MetricType::Counter, "quire_worker_losses_total",
               "Sessions that were lost; sessions that ended with a drain do not count");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.worker_losses; });

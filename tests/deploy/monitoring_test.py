@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a manager, a worker, a gateway and a Prometheus server with deploy/prometheus, sends load, and queries the
-server for every panel of deploy/grafana and every rule. Each must have a value. The argument is the folder of our
-programs."""
+"""Starts a manager, a worker, a gateway, a second manager with a group of simulated ranks, and a Prometheus server with
+deploy/prometheus. Sends load, and queries the server for every panel of deploy/grafana and every rule. Each must have a
+value. The argument is the folder of our programs."""
 
 import contextlib
 import json
@@ -40,13 +40,16 @@ def self_signed(folder, name):
     return folder / f"{name}.crt"
 
 
-def configure(folder, manager_port, worker_port, gateway_port):
+def configure(folder, manager_ports, worker_ports, gateway_port):
     """Copies deploy/prometheus to `folder`, with these ports, and with intervals of one second."""
+    def targets(ports):
+        return ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+
     shutil.copytree(files.PROMETHEUS, folder)
     config = folder / "prometheus.yml"
     text = config.read_text()
-    for old, new in [("127.0.0.1:9460", f"127.0.0.1:{manager_port}"), ("127.0.0.1:9461", f"127.0.0.1:{worker_port}"),
-                     ("127.0.0.1:8000", f"127.0.0.1:{gateway_port}"), ("scrape_interval: 5s", "scrape_interval: 1s"),
+    for old, new in [('"127.0.0.1:9460"', targets(manager_ports)), ('"127.0.0.1:9461"', targets(worker_ports)),
+                     ('"127.0.0.1:8000"', targets([gateway_port])), ("scrape_interval: 5s", "scrape_interval: 1s"),
                      ("evaluation_interval: 15s", "evaluation_interval: 1s")]:
         assert text.count(old) == 1, f"prometheus.yml has {text.count(old)} times {old}"
         text = text.replace(old, new)
@@ -166,7 +169,14 @@ def main():
         gateway_port = start(stack, [programs / "quire-openai", f"--manager=unix:{folder}/manager",
                                      "--listen=127.0.0.1:0", f"--manager-tls-ca={certificate}",
                                      "--manager-name=manager"], r"listening on 127\.0\.0\.1:(\d+)")
-        configure(folder / "prometheus", manager_port, worker_port, gateway_port)
+        ranks_port = start(stack, [programs / "quire-worker", f"--model={files.ROOT}/models/tales",
+                                   "--device=simulated", "--tp=2", f"--listen=unix:{folder}/ranks",
+                                   "--metrics-listen=127.0.0.1:0"],
+                           r"metrics on port (\d+)")
+        group_port = start(stack, [programs / "quire-manager", f"--workers=unix:{folder}/ranks",
+                                   f"--listen=unix:{folder}/group", "--metrics-listen=127.0.0.1:0"],
+                           r"metrics on port (\d+)")
+        configure(folder / "prometheus", [manager_port, group_port], [worker_port, ranks_port], gateway_port)
         prometheus = Prometheus(stack, folder / "prometheus")
         quirectl = [programs / "quirectl", "--endpoint", f"unix:{folder}/manager", "--tls-ca", certificate,
                     "--tls-name", "manager"]

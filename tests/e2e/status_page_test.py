@@ -5,8 +5,10 @@ and the map cell by cell, with quirectl and the metrics. The argument is the fol
 import collections
 import contextlib
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools/screenshots")]
 import chromium  # pylint: disable=wrong-import-position
-from programs import start  # pylint: disable=wrong-import-position
+from programs import Program, start  # pylint: disable=wrong-import-position
 
 SKIPPED = 77
 TIMEOUT_S = 60
@@ -196,6 +198,57 @@ class StatusPageTest(unittest.TestCase):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(request, timeout=TIMEOUT_S)
             self.assertEqual(refused.exception.code, 405)
+
+
+class RanksTest(unittest.TestCase):
+    """A group of two simulated ranks, of which one is stopped for a while."""
+
+    def setUp(self):
+        stack = self.enterContext(contextlib.ExitStack())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self.address = f"unix:{folder}/worker"
+        self.quirectl = [PROGRAMS / "quirectl", "--endpoint", f"unix:{folder}/manager"]
+        self.group = Program(stack, [PROGRAMS / "quire-worker", f"--model={ROOT}/models/tales", "--device=simulated",
+                                     "--tp=2", f"--listen={self.address}", "--metrics-listen="], "(listening)")
+        port = start(stack, [PROGRAMS / "quire-manager", f"--workers={self.address}", f"--listen=unix:{folder}/manager",
+                             "--metrics-listen=127.0.0.1:0", "--status-page=names"], r"metrics on port (\d+)")
+        self.page = stack.enter_context(chromium.Page())
+        self.page.open(f"http://127.0.0.1:{port}/")
+
+    def rank(self, number):
+        """Returns the id of the process of a rank."""
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent == self.group.process.pid and f"--listen={self.address}.{number}" in words:
+                    return int(folder.name)
+        raise AssertionError(f"there is no rank {number}")
+
+    def wait_for_line(self, number, pattern):
+        """Waits until the line of a rank has this pattern, and the list is seen. Returns it."""
+        script = ("(() => { const list = document.querySelector('ul.ranks'); return list !== null && !list.hidden && "
+                  f"list.children.length === 2 && /{pattern}/.test(list.children[{number}].textContent) && "
+                  f"list.getBoundingClientRect().height > 0 && list.children[{number}].textContent; }})()")
+        return self.page.wait_for(script)
+
+    def test_each_rank_has_a_line_with_its_state(self):
+        for number, address in enumerate([self.address, f"{self.address}.1"]):
+            line = self.wait_for_line(number, "ready")
+            self.assertRegex(line, rf"^rank {number} at {re.escape(address)} is ready: .*simulated")
+        self.page.resize(360, 740, 2)
+        self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 360)
+        rank = self.rank(1)
+        os.kill(rank, signal.SIGSTOP)
+        # The other rank misses it in a step.
+        with subprocess.Popen([*self.quirectl, "generate", "One day", "-n", "5"], stdout=subprocess.DEVNULL) as request:
+            try:
+                self.wait_for_line(1, "connecting")
+            finally:
+                os.kill(rank, signal.SIGCONT)
+            self.wait_for_line(1, "ready")
+            self.assertEqual(request.wait(TIMEOUT_S), 0)
+        self.assertEqual(self.page.complaints, [])
 
 
 if __name__ == "__main__":

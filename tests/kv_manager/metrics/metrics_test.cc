@@ -67,6 +67,9 @@ TEST(MetricsTest, WorkersAreLabelledAndTotalsAreSums) {
   EXPECT_EQ(values["quire_requests worker=worker:0 state=waiting"], 2);
   EXPECT_EQ(values["quire_worker_up worker=worker:0"], 1);
   EXPECT_EQ(values["quire_worker_up worker=worker:1"], 0);
+  EXPECT_EQ(values["quire_worker_rank_up worker=worker:1 rank=0"], 1);
+  EXPECT_EQ(values["quire_worker_rank_up worker=worker:1 rank=1"], 0);
+  EXPECT_EQ(values.count("quire_worker_rank_up worker=worker:0 rank=0"), 0u) << "it has the whole model";
   EXPECT_EQ(values["quire_worker_epoch worker=worker:1"], 7);
   EXPECT_EQ(values["quire_generated_tokens_total"], 200);
   EXPECT_EQ(values["quire_requests_finished_total reason=stop"], 10);

@@ -4,6 +4,7 @@
 #define QUIRE_TESTS_KV_MANAGER_METRICS_SOME_STATUS_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kv_manager/engine/manager_engine.h"
@@ -49,6 +50,10 @@ inline ManagerStatus SomeStatus() {
     worker.stats.first_token_seconds.Observe(0.03);
     worker.stats.step_tokens.Observe(33);
     worker.stats.tenants = {{}, {.requests = 1, .prompt_tokens = 7, .generated_tokens = 100, .refusals = 3}};
+    if (i == 1) {
+      worker.ranks = std::make_shared<const std::vector<RankState>>(
+          std::vector<RankState>{{.address = "worker:1", .is_ready = true}, {.address = "worker:2"}});
+    }
     status.totals.Add(worker.stats);
     status.workers.push_back(std::make_shared<WorkerStatus>(worker));
   }
