@@ -123,7 +123,7 @@ bool ObjectCallFinder::OnAfterCall(bool is_last) {
   taken_.clear();
   if (is_list_) {
     if (Take(",")) {
-      taken_ = ",";
+      taken_.assign(1, ',');
       state_ = kTag;
       return true;
     }
