@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/lark_items.h"
-#include "gateway/openai/parameter_types.h"
 #include "gateway/openai/text_pattern.h"
 
 namespace quire {
@@ -36,22 +36,48 @@ std::string Repetition(int64_t min, int64_t max) {
   return absl::StrCat("{", min, ",", max < 0 ? "" : absl::StrCat(max), "}");
 }
 
+// The place of each member of an object, by its name.
+using Places = absl::flat_hash_map<std::string, size_t>;
+
+Places PlacesOf(const Json* object) {
+  Places places;
+  if (object == nullptr || !object->is_object()) return places;
+  for (const auto& [name, value] : object->items()) places.emplace(name, places.size());
+  return places;
+}
+
+// Adds the members of another object, or sets them where they are known.
+void Update(const Json& other, Places* places, Json* object) {
+  // The base class does not look for the name among all others.
+  auto& members = static_cast<Json::object_t::Container&>(object->get_ref<Json::object_t&>());
+  for (const auto& [name, value] : other.items()) {
+    const auto [place, is_new] = places->emplace(name, members.size());
+    if (is_new) {
+      members.emplace_back(name, value);
+    } else {
+      members[place->second].second = value;
+    }
+  }
+}
+
 // Returns the schema that has what all parts of allOf say.
-Json Merged(const Json& schema, const Json& root) {
+Json Merged(const Json& schema, SchemaDocument* document) {
   Json merged = schema;
   merged.erase("allOf");
+  Places places = PlacesOf(Find(schema, "properties"));
   for (const Json& part : schema["allOf"]) {
     const Json* const reference = Find(part, "$ref");
-    const Json* const target = reference == nullptr ? &part : TargetOf(*reference, root);
+    const Json* const target = reference == nullptr ? &part : document->TargetOf(*reference);
     if (target == nullptr || !target->is_object()) continue;
     for (const auto& [key, value] : target->items()) {
       Json& member = merged[key];
       if (key == "properties" && member.is_object() && value.is_object()) {
-        member.update(value);
+        Update(value, &places, &member);
       } else if (key == "required" && member.is_array() && value.is_array()) {
         member.insert(member.end(), value.begin(), value.end());
       } else {
         member = value;
+        if (key == "properties") places = PlacesOf(&member);
       }
     }
   }
@@ -64,31 +90,36 @@ std::string InParentheses(absl::string_view items) {
 
 }  // namespace
 
-bool IsRequiredMember(const Json& object, const std::string& name) {
+absl::flat_hash_set<absl::string_view> RequiredMembers(const Json& object) {
+  absl::flat_hash_set<absl::string_view> names;
   const Json* const required = Find(object, "required");
-  return required != nullptr && std::find(required->begin(), required->end(), name) != required->end();
+  if (required == nullptr) return names;
+  for (const Json& name : *required) {
+    if (name.is_string()) names.insert(name.get_ref<const std::string&>());
+  }
+  return names;
 }
 
-std::string BareGrammar::Root(const Json& root) {
+std::string BareGrammar::Root(SchemaDocument* schema) {
   names_.clear();
-  return Value(root, root);
+  return Value(schema->root(), schema);
 }
 
-std::string BareGrammar::Value(const Json& schema, const Json& root) {
+std::string BareGrammar::Value(const Json& schema, SchemaDocument* document) {
   if (!schema.is_object() || num_bytes_ > max_bytes_ || depth_ == kMaxSchemaDepth) return Any();
   ++depth_;
-  std::string items = KnownValue(schema, root);
+  std::string items = KnownValue(schema, document);
   --depth_;
   return items;
 }
 
-std::string BareGrammar::KnownValue(const Json& schema, const Json& root) {
+std::string BareGrammar::KnownValue(const Json& schema, SchemaDocument* document) {
   if (const Json* const reference = Find(schema, "$ref")) {
-    const Json* const target = TargetOf(*reference, root);
-    return target == nullptr ? Any() : Reference(*target, root);
+    const Json* const target = document->TargetOf(*reference);
+    return target == nullptr ? Any() : Reference(*target, document);
   }
   if (const Json* const parts = Find(schema, "allOf"); parts != nullptr && parts->is_array()) {
-    return Value(Merged(schema, root), root);
+    return Value(Merged(schema, document), document);
   }
   std::vector<std::string> alternatives;
   const auto add = [&](std::string items) {
@@ -100,17 +131,17 @@ std::string BareGrammar::KnownValue(const Json& schema, const Json& root) {
   } else if (const Json* const values = Find(schema, "enum"); values != nullptr && values->is_array()) {
     for (const Json& value : *values) add(Literal(value));
   } else if (const Json* const any = Find(schema, "anyOf"); any != nullptr && any->is_array()) {
-    for (const Json& part : *any) add(Value(part, root));
+    for (const Json& part : *any) add(Value(part, document));
   } else if (const Json* const one = Find(schema, "oneOf"); one != nullptr && one->is_array()) {
-    for (const Json& part : *one) add(Value(part, root));
+    for (const Json& part : *one) add(Value(part, document));
   } else if (const Json* const type = Find(schema, "type"); type != nullptr && type->is_array()) {
-    for (const Json& name : *type) add(OfType(name.is_string() ? name.get<std::string>() : "", schema, root));
+    for (const Json& name : *type) add(OfType(name.is_string() ? name.get<std::string>() : "", schema, document));
   } else if (type != nullptr && type->is_string()) {
-    add(OfType(type->get<std::string>(), schema, root));
+    add(OfType(type->get<std::string>(), schema, document));
   } else if (Find(schema, "properties") != nullptr) {
-    add(Object(schema, root));
+    add(Object(schema, document));
   } else if (Find(schema, "items") != nullptr) {
-    add(List(schema, root));
+    add(List(schema, document));
   }
   std::string body;
   for (const std::string& items : alternatives) {
@@ -120,12 +151,12 @@ std::string BareGrammar::KnownValue(const Json& schema, const Json& root) {
   return alternatives.size() == 1 ? body : InParentheses(body);
 }
 
-std::string BareGrammar::OfType(const std::string& type, const Json& schema, const Json& root) {
+std::string BareGrammar::OfType(const std::string& type, const Json& schema, SchemaDocument* document) {
   if (type == "string") return String(schema);
   if (type == "boolean") return " (\"true\" | \"false\")";
   if (type == "null") return " \"null\"";
-  if (type == "array") return List(schema, root);
-  if (type == "object") return Object(schema, root);
+  if (type == "array") return List(schema, document);
+  if (type == "object") return Object(schema, document);
   if (type != "number" && type != "integer") return Any();
   Json number = {{"type", type}};
   for (const char* const key : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}) {
@@ -170,9 +201,9 @@ std::string BareGrammar::String(const Json& schema) const {
   return absl::StrCat(" ", quote_, " /", text, "/ ", quote_);
 }
 
-std::string BareGrammar::List(const Json& schema, const Json& root) {
+std::string BareGrammar::List(const Json& schema, SchemaDocument* document) {
   const Json* const items = Find(schema, "items");
-  const std::string item = items == nullptr ? Any() : InParentheses(Value(*items, root));
+  const std::string item = items == nullptr ? Any() : InParentheses(Value(*items, document));
   const int64_t min = BoundOf(schema, "minItems", 0);
   const int64_t max = BoundOf(schema, "maxItems", -1);
   if (max == 0) return " \"[]\"";
@@ -185,7 +216,7 @@ std::string BareGrammar::List(const Json& schema, const Json& root) {
   return absl::StrCat(" \"[\"", min == 0 ? absl::StrCat(" [", list.substr(1), "]") : list, " \"]\"");
 }
 
-std::string BareGrammar::Object(const Json& schema, const Json& root) {
+std::string BareGrammar::Object(const Json& schema, SchemaDocument* document) {
   const Json* const properties = Find(schema, "properties");
   if (properties == nullptr || !properties->is_object() || properties->empty()) {
     const Json* const others = Find(schema, "additionalProperties");
@@ -193,10 +224,11 @@ std::string BareGrammar::Object(const Json& schema, const Json& root) {
     Any();
     return " bare_object";
   }
+  const absl::flat_hash_set<absl::string_view> required = RequiredMembers(schema);
   std::vector<LarkMember> members;
   for (const auto& [name, property] : properties->items()) {
-    const std::string value = Value(property, root);
-    if (!value.empty()) members.push_back({Key(name) + value, IsRequiredMember(schema, name)});
+    const std::string value = Value(property, document);
+    if (!value.empty()) members.push_back({Key(name) + value, required.contains(name)});
     if (num_bytes_ > max_bytes_) break;
   }
   const std::string body = LarkMembers(members, ",", max_bytes_);
@@ -204,13 +236,13 @@ std::string BareGrammar::Object(const Json& schema, const Json& root) {
   return absl::StrCat(" \"{\"", InParentheses(body), " \"}\"");
 }
 
-std::string BareGrammar::Reference(const Json& target, const Json& root) {
+std::string BareGrammar::Reference(const Json& target, SchemaDocument* document) {
   const auto known = names_.find(&target);
   if (known != names_.end()) return known->second;
   const std::string name = absl::StrCat(" bare_", num_references_++);
   names_[&target] = name;
   // It may refer to itself.
-  const std::string body = Value(target, root);
+  const std::string body = Value(target, document);
   rules_.push_back(absl::StrCat(name.substr(1), ":", body, "\n"));
   return name;
 }

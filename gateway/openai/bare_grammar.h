@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/openai/schema_document.h"
 
 namespace quire {
 
@@ -22,24 +24,24 @@ class BareGrammar {
   // early.
   BareGrammar(absl::string_view quote, size_t max_bytes) : quote_(quote), max_bytes_(max_bytes) {}
 
-  // Returns the items of a value that fits a schema, which is a whole document. They begin with a space.
-  std::string Root(const Json& root);
+  // Returns the items of a value that fits a schema. They begin with a space.
+  std::string Root(SchemaDocument* schema);
 
   // Returns the rules that these items use, each with a line break behind it.
   std::string Rules() const;
 
  private:
-  // `root` is the document of which the schema is a part.
-  std::string Value(const Json& schema, const Json& root);
-  std::string KnownValue(const Json& schema, const Json& root);
-  std::string OfType(const std::string& type, const Json& schema, const Json& root);
+  // The document is the one of which the schema is a part.
+  std::string Value(const Json& schema, SchemaDocument* document);
+  std::string KnownValue(const Json& schema, SchemaDocument* document);
+  std::string OfType(const std::string& type, const Json& schema, SchemaDocument* document);
   std::string Literal(const Json& value) const;
   std::string Key(const std::string& name) const;
   std::string String(const Json& schema) const;
-  std::string List(const Json& schema, const Json& root);
-  std::string Object(const Json& schema, const Json& root);
+  std::string List(const Json& schema, SchemaDocument* document);
+  std::string Object(const Json& schema, SchemaDocument* document);
   // Returns the name of the rule for what a reference means.
-  std::string Reference(const Json& target, const Json& root);
+  std::string Reference(const Json& target, SchemaDocument* document);
   std::string Any();
 
   const absl::string_view quote_;
@@ -52,8 +54,8 @@ class BareGrammar {
   bool has_any_ = false;
 };
 
-// Returns whether the schema of an object requires a member.
-bool IsRequiredMember(const Json& object, const std::string& name);
+// Returns the names of the members that the schema of an object requires. They are valid as long as the schema.
+absl::flat_hash_set<absl::string_view> RequiredMembers(const Json& object);
 
 }  // namespace quire
 

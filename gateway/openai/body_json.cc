@@ -19,4 +19,9 @@ absl::StatusOr<Json> ParseBody(const std::string& body) {
   return json;
 }
 
+Json ParseAgain(const std::string& part) {
+  Json json;
+  return ReadJson(part, {.max_depth = 100}, &json).has_value() ? Json(Json::value_t::discarded) : json;
+}
+
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "gateway/openai/field_reader.h"
 #include "gateway/openai/lark_items.h"
 #include "gateway/openai/parameter_types.h"
+#include "gateway/openai/schema_document.h"
 #include "gateway/openai/text_pattern.h"
 
 namespace quire {
@@ -91,19 +93,22 @@ class CallGrammar {
   // Returns the body of the rule for the arguments of a tool.
   std::string ParametersBody(const CallableTool& tool) {
     if (!tool.is_strict) return AnyParameters();
-    const Json root = Json::parse(tool.parameters, nullptr, /*allow_exceptions=*/false);
-    types_.NextDocument();
-    if (syntax_.shape == CallShape::kBareObject) return bare_.Root(root);
-    if (syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
+    const bool is_bare = syntax_.shape == CallShape::kBareObject;
+    if (!is_bare && syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
       return absl::StrCat(" %json ", WithoutGbnfSign(tool.parameters));
     }
-    const Json* const object = SchemaWithProperties(root);
+    const Json root = ParseAgain(tool.parameters);
+    SchemaDocument document(root);
+    types_.NextDocument();
+    if (is_bare) return bare_.Root(&document);
+    const Json* const object = document.SchemaWithProperties();
     if (object == nullptr) return " \"\"";
-    if (syntax_.shape == CallShape::kPython) return PythonBody(*object, root);
+    if (syntax_.shape == CallShape::kPython) return PythonBody(*object, &document);
+    const absl::flat_hash_set<absl::string_view> required = RequiredMembers(*object);
     std::string body;
     for (const auto& [name, property] : (*object)["properties"].items()) {
-      const std::string argument = Argument(name, property, root);
-      absl::StrAppend(&body, IsRequiredMember(*object, name) ? argument : absl::StrCat(" [", argument, "]"));
+      const std::string argument = Argument(name, property, &document);
+      absl::StrAppend(&body, required.contains(name) ? argument : absl::StrCat(" [", argument, "]"));
       if (body.size() > kMaxCallGrammarBytes) break;
     }
     return body.empty() ? " \"\"" : body;
@@ -123,8 +128,11 @@ class CallGrammar {
                             Text(syntax_.value_begin), " /", PatternUntil(syntax_.value_end), "/)*");
       case CallShape::kPython:
         return absl::StrCat(" [", argument, " (", LarkLiteral(", "), argument, ")*]");
-      case CallShape::kBareObject:
-        return bare_.Root(Json::object({{"type", "object"}}));
+      case CallShape::kBareObject: {
+        const Json any = Json::object({{"type", "object"}});
+        SchemaDocument document(any);
+        return bare_.Root(&document);
+      }
       default:
         return " %json {\"type\": \"object\"}";
     }
@@ -158,19 +166,22 @@ class CallGrammar {
   }
 
   // Adds the definitions of the whole schema that this part of it needs.
-  static std::string Schema(const Json& property, const Json& root) {
+  static std::string Schema(const Json& property, SchemaDocument* document) {
+    const Json& root = document->root();
     Json schema = property.is_object() ? property : Json::object();
     for (const char* const name : {"$defs", "definitions"}) {
       if (schema.contains(name) || !root.contains(name) || !root[name].is_object()) continue;
-      Json needed = NeededDefinitions(property, absl::StrCat("#/", name, "/"), root[name]);
+      Json needed = NeededDefinitions(property, absl::StrCat("#/", name, "/"), root[name], document);
       if (!needed.empty()) schema[name] = std::move(needed);
     }
     return absl::StrCat("%json ", WithoutGbnfSign(Dump(schema)));
   }
 
   // Returns the definitions that `part` refers to, and the ones that these refer to. `prefix` is "#/$defs/".
-  static Json NeededDefinitions(const Json& part, const std::string& prefix, const Json& definitions) {
+  static Json NeededDefinitions(const Json& part, const std::string& prefix, const Json& definitions,
+                                SchemaDocument* document) {
     Json needed = Json::object();
+    absl::flat_hash_set<const Json*> known;
     std::vector<const Json*> unread = {&part};
     while (!unread.empty()) {
       const Json& value = *unread.back();
@@ -183,16 +194,17 @@ class CallGrammar {
       if (!absl::StartsWith(path, prefix)) continue;
       const std::string pointer = path.substr(prefix.size(), path.find('/', prefix.size()) - prefix.size());
       const std::string name = absl::StrReplaceAll(pointer, {{"~1", "/"}, {"~0", "~"}});
-      const auto definition = definitions.find(name);
-      if (definition == definitions.end() || needed.contains(name)) continue;
-      needed[name] = *definition;
-      unread.push_back(&*definition);
+      const Json* const definition = document->MemberOf(definitions, name);
+      if (definition == nullptr || !known.insert(definition).second) continue;
+      // The base class does not look for the name among all others.
+      static_cast<Json::object_t::Container&>(needed.get_ref<Json::object_t&>()).emplace_back(name, *definition);
+      unread.push_back(definition);
     }
     return needed;
   }
 
   // Returns the items of one argument: the tags, the name and all values that its schema has.
-  std::string Argument(const std::string& name, const Json& property, const Json& root) {
+  std::string Argument(const std::string& name, const Json& property, SchemaDocument* document) {
     const std::string begin = Text(syntax_.key_begin) + LarkLiteral(name);
     const auto key_end = [this](bool is_string) {
       const std::string attribute =
@@ -208,7 +220,7 @@ class CallGrammar {
     };
     const Json* schema = &property;
     if (schema->is_object() && schema->contains("$ref")) {
-      const Json* const target = TargetOf((*schema)["$ref"], root);
+      const Json* const target = document->TargetOf((*schema)["$ref"]);
       if (target != nullptr) schema = target;
     }
     const auto add_constant = [&](const Json& constant) {
@@ -222,21 +234,22 @@ class CallGrammar {
     } else if (schema->is_object() && schema->contains("enum") && (*schema)["enum"].is_array()) {
       for (const Json& constant : (*schema)["enum"]) add_constant(constant);
     }
-    if (values.empty() && (types_.Of(property, root) & kStringType) != 0) {
+    if (values.empty() && (types_.Of(property, document) & kStringType) != 0) {
       add(true, absl::StrCat(" /", PatternUntil(syntax_.value_end), "/"));
     } else if (values.empty()) {
-      add(false, absl::StrCat(" ", Schema(property, root), end));
+      add(false, absl::StrCat(" ", Schema(property, document), end));
     }
     return absl::StrCat(begin, " (", values, ")");
   }
 
   // Arguments with commas between them.
-  static std::string PythonBody(const Json& object, const Json& root) {
+  static std::string PythonBody(const Json& object, SchemaDocument* document) {
+    const absl::flat_hash_set<absl::string_view> required = RequiredMembers(object);
     std::vector<LarkMember> members;
     size_t num_bytes = 0;
     for (const auto& [name, property] : object["properties"].items()) {
       members.push_back(
-          {absl::StrCat(LarkLiteral(name + "="), " ", Schema(property, root)), IsRequiredMember(object, name)});
+          {absl::StrCat(LarkLiteral(name + "="), " ", Schema(property, document)), required.contains(name)});
       num_bytes += members.back().items.size();
       if (num_bytes > kMaxCallGrammarBytes) break;
     }
@@ -318,8 +331,8 @@ std::optional<ApiError> UnwritableName(ToolCallFormat format, const std::vector<
   };
   for (const CallableTool& tool : tools) {
     if (!IsWritable(syntax, tool.name, /*is_argument=*/false)) return error(tool, "name", tool.name);
-    const Json root = Json::parse(tool.parameters, nullptr, /*allow_exceptions=*/false);
-    const Json* const object = SchemaWithProperties(root);
+    const Json root = ParseAgain(tool.parameters);
+    const Json* const object = SchemaDocument(root).SchemaWithProperties();
     if (object == nullptr) continue;
     for (const auto& [name, property] : (*object)["properties"].items()) {
       if (!IsWritable(syntax, name, /*is_argument=*/true)) return error(tool, "argument", name);

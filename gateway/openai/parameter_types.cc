@@ -58,10 +58,10 @@ JsonTypes TypeOfText(absl::string_view text) {
 
 }  // namespace
 
-JsonTypes SchemaTypes::Of(const Json& schema, const Json& root) {
+JsonTypes SchemaTypes::Of(const Json& schema, SchemaDocument* document) {
   const int limit = std::clamp(visits_left_, kMinVisits, kMaxVisits);
   int visits = limit;
-  const JsonTypes types = Visit(schema, root, &visits);
+  const JsonTypes types = Visit(schema, document, &visits);
   visits_left_ = std::max(visits_left_ - (limit - std::max(visits, 0)), 0);
   return types;
 }
@@ -83,7 +83,7 @@ bool SchemaTypes::MayRead(size_t num_values) {
   return true;
 }
 
-JsonTypes SchemaTypes::Visit(const Json& schema, const Json& root, int* visits) {
+JsonTypes SchemaTypes::Visit(const Json& schema, SchemaDocument* document, int* visits) {
   if (!schema.is_object()) return kAnyType;
   *visits -= 1 + static_cast<int>(schema.size() / kMembersPerVisit);
   if (*visits < 0) return kAnyType;
@@ -106,54 +106,31 @@ JsonTypes SchemaTypes::Visit(const Json& schema, const Json& root, int* visits) 
     types &= named;
   }
   if (const Json* const reference = find("$ref")) {
-    if (const Json* const target = TargetOf(*reference, root)) types &= Visit(*target, root, visits);
+    if (const Json* const target = document->TargetOf(*reference)) types &= Visit(*target, document, visits);
   }
   for (const char* const key : {"anyOf", "oneOf"}) {
     const Json* const parts = find(key);
     if (parts == nullptr || !parts->is_array() || parts->empty()) continue;
     JsonTypes any = 0;
     for (const Json& part : *parts) {
-      any |= Visit(part, root, visits);
+      any |= Visit(part, document, visits);
       if (any == kAnyType) break;
     }
     types &= any;
   }
   if (const Json* const parts = find("allOf"); parts != nullptr && parts->is_array()) {
     for (const Json& part : *parts) {
-      types &= Visit(part, root, visits);
+      types &= Visit(part, document, visits);
       if (*visits < 0) break;
     }
   }
   return types == 0 ? kAnyType : types;
 }
 
-const Json* TargetOf(const Json& reference, const Json& root) {
-  if (!reference.is_string()) return nullptr;
-  const std::string text = reference.get<std::string>();
-  if (text.empty() || text[0] != '#') return nullptr;
-  try {
-    const Json::json_pointer pointer(text.substr(1));
-    return root.contains(pointer) ? &root.at(pointer) : nullptr;
-  } catch (const Json::exception&) {
-    return nullptr;
-  }
-}
-
-const Json* SchemaWithProperties(const Json& schema) {
-  const Json* object = &schema;
-  for (int i = 0; object != nullptr && object->is_object() && i < 10; ++i) {
-    const auto properties = object->find("properties");
-    if (properties != object->end() && properties->is_object()) return object;
-    const auto reference = object->find("$ref");
-    object = reference == object->end() ? nullptr : TargetOf(*reference, schema);
-  }
-  return nullptr;
-}
-
-ParameterTypes ParameterTypesOf(const Json& schema, SchemaTypes* types) {
+ParameterTypes ParameterTypesOf(SchemaDocument* schema, SchemaTypes* types) {
   ParameterTypes parameters;
   types->NextDocument();
-  const Json* const object = SchemaWithProperties(schema);
+  const Json* const object = schema->SchemaWithProperties();
   if (object == nullptr) return parameters;
   for (const auto& [name, property] : (*object)["properties"].items()) parameters[name] = types->Of(property, schema);
   return parameters;
@@ -166,7 +143,8 @@ std::map<std::string, ParameterTypes> ParametersOfTools(const Json& tools) {
     const Json& function = tool["function"];
     const auto parameters = function.find("parameters");
     if (parameters == function.end()) continue;
-    all[function["name"].get<std::string>()] = ParameterTypesOf(*parameters, &types);
+    SchemaDocument schema(*parameters);
+    all[function["name"].get<std::string>()] = ParameterTypesOf(&schema, &types);
   }
   return all;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/openai/schema_document.h"
 
 namespace quire {
 
@@ -31,14 +32,14 @@ using ParameterTypes = std::map<std::string, JsonTypes>;
 class SchemaTypes {
  public:
   // Returns the types that a JSON schema allows, judging by its type, enum, const and what it refers to. It may return
-  // more than the schema allows, and all types beyond the bounds. `root` is the document of which the schema is a part,
-  // and must not change before NextDocument.
-  JsonTypes Of(const Json& schema, const Json& root);
+  // more than the schema allows, and all types beyond the bounds. The schema is a part of the document, which must live
+  // until NextDocument.
+  JsonTypes Of(const Json& schema, SchemaDocument* document);
   // The next schema is a part of another document.
   void NextDocument() { enums_.clear(); }
 
  private:
-  JsonTypes Visit(const Json& schema, const Json& root, int* visits);
+  JsonTypes Visit(const Json& schema, SchemaDocument* document, int* visits);
   JsonTypes OfEnum(const Json& values);
   // Returns whether an enumeration of this number of values may be read, and counts them.
   bool MayRead(size_t num_values);
@@ -49,18 +50,11 @@ class SchemaTypes {
 };
 
 // Returns the types of the properties of the schema of an object. A schema that is wrong has none.
-ParameterTypes ParameterTypesOf(const Json& schema, SchemaTypes* types);
+ParameterTypes ParameterTypesOf(SchemaDocument* schema, SchemaTypes* types);
 
 // Returns the parameters of all tools, which have OpenAI's form, by the names of the tools. REQUIRES: the tools were
 // read without error.
 std::map<std::string, ParameterTypes> ParametersOfTools(const Json& tools);
-
-// Returns the schema that has the properties of an object, which is `schema` or what it refers to; null if there are
-// none.
-const Json* SchemaWithProperties(const Json& schema);
-
-// Returns what a reference within a document means, and null if it means nothing there.
-const Json* TargetOf(const Json& reference, const Json& root);
 
 // Returns the JSON of a value that a model has written as plain text: the text itself if it is JSON of one of the types
 // other than a string, its JSON if it is Python, and otherwise a string of JSON.

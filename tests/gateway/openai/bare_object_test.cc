@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gateway/openai/bare_grammar.h"
+#include "gateway/openai/schema_document.h"
 #include "gmock/gmock.h"
 #include "grammar/grammar.h"
 #include "gtest/gtest.h"
@@ -109,8 +110,9 @@ TEST(BareGrammarTest, ItsTextsBecomeValuesOfTheSchema) {
   Random random(3);
   for (const char* const text : schemas) {
     const Json schema = Json::parse(text);
+    SchemaDocument document(schema);
     BareGrammar bare(kQuote, 1 << 16);
-    const std::string start = "start:" + bare.Root(schema) + "\n";
+    const std::string start = "start:" + bare.Root(&document) + "\n";
     const std::string source = start + bare.Rules();
     const auto automaton = grammar::Compile({.kind = grammar::Source::Kind::kEbnf, .text = source});
     ASSERT_TRUE(automaton.ok()) << automaton.status() << "\n" << source;
@@ -127,8 +129,9 @@ TEST(BareGrammarTest, ItsTextsBecomeValuesOfTheSchema) {
 
 TEST(BareGrammarTest, SchemasThatReferToThemselvesEnd) {
   const Json schema = Json::parse(R"({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}})");
+  SchemaDocument document(schema);
   BareGrammar bare(kQuote, 1 << 16);
-  bare.Root(schema);
+  bare.Root(&document);
   EXPECT_LT(bare.Rules().size(), 1u << 17);
 }
 

@@ -230,7 +230,8 @@ TEST(CallFormatsTest, WhatIsReadOfSchemasIsBoundedForTheWholeRequest) {
   }
   schema["properties"]["number"]["anyOf"] = Json::parse(R"([{"type": "number"}, {"enum": ["all", null]}])");
   SchemaTypes types;
-  const ParameterTypes parameters = ParameterTypesOf(schema, &types);
+  SchemaDocument document(schema);
+  const ParameterTypes parameters = ParameterTypesOf(&document, &types);
   EXPECT_EQ(parameters.at("shared99"), kStringType) << "an enumeration is read once";
   EXPECT_EQ(parameters.at("names8"), kStringType);
   EXPECT_EQ(parameters.at("names9"), kAnyType);

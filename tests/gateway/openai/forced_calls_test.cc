@@ -151,8 +151,10 @@ size_t CheckPlainAnswers(const CallSyntax& format, bool is_single, const Reasoni
                                         .begins_in_call = ForcedCallsBeginBehindTag(format.format),
                                         .is_forced = true}};
   for (const CallableTool& tool : kPlain) {
+    const Json parameters = Json::parse(tool.parameters);
+    SchemaDocument schema(parameters);
     SchemaTypes types;
-    syntax.tool_calls.parameters[tool.name] = ParameterTypesOf(Json::parse(tool.parameters), &types);
+    syntax.tool_calls.parameters[tool.name] = ParameterTypesOf(&schema, &types);
   }
   Random random(5);
   size_t most_calls = 0;
