@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <utility>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,48 +19,31 @@
 #include "base/config_file.h"
 #include "base/log.h"
 #include "base/nearest_flag.h"
+#include "base/status.h"
 #include "base/version.h"
-
-ABSL_FLAG(
-    std::string, config, "",
-    "YAML file with flags and their values, such as max_step_ms: 50. Environment variables override the file, and "
-    "the command line overrides both. The name of a variable consists of the names of the program and the flag, "
-    "as in QUIRE_MANAGER_MAX_STEP_MS, QUIRE_WORKER_MAX_SEQUENCES and QUIRE_OPENAI_LISTEN.");
-ABSL_FLAG(bool, check_config, false, "Check the configuration, print whether it is valid, and exit.");
-ABSL_FLAG(bool, print_effective_config, false,
-          "Print the whole configuration in the format of --config, with a comment on the source of each value, and "
-          "exit.");
 
 namespace quire {
 namespace {
-
-constexpr absl::string_view kDefault = "default";
 
 // Flags that ask for an action. They are allowed on the command line only.
 bool IsCommand(absl::string_view name) {
   return name == "check_config" || name == "print_effective_config";
 }
 
-bool IsList(const ProgramFlags& flags, absl::string_view name) {
-  return std::find(flags.lists.begin(), flags.lists.end(), name) != flags.lists.end();
-}
-
-std::vector<std::string> FileKeys(const ProgramFlags& flags) {
-  std::vector<std::string> keys;
-  for (const std::string& name : FlagNames(flags)) {
-    if (name != "config" && !IsCommand(name)) keys.push_back(name);
-  }
+std::vector<std::string> FileKeys(const Settings& settings) {
+  std::vector<std::string> keys = settings.Names();
+  std::erase_if(keys, [](const std::string& name) { return name == "config" || IsCommand(name); });
   return keys;
 }
 
-absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* const> environment,
+absl::Status ReadEnvironment(const Settings& settings, absl::Span<const char* const> environment,
                              std::vector<FlagValue>* values) {
-  const std::string prefix = EnvironmentVariable(flags.program, "");
+  const std::string prefix = EnvironmentVariable(settings.program, "");
   std::vector<std::string> known;  // The prefix is left out.
   std::map<std::string, std::string> flag_of;
-  for (const std::string& name : FlagNames(flags)) {
+  for (const std::string& name : settings.Names()) {
     if (IsCommand(name)) continue;
-    const std::string variable = EnvironmentVariable(flags.program, name);
+    const std::string variable = EnvironmentVariable(settings.program, name);
     known.push_back(variable.substr(prefix.size()));
     flag_of[variable] = name;
   }
@@ -70,8 +53,7 @@ absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* c
     const std::pair<std::string, std::string> sides = absl::StrSplit(variable, absl::MaxSplits('=', 1));
     const std::string& name = sides.first;
     if (const auto flag = flag_of.find(name); flag != flag_of.end()) {
-      values->push_back(
-          {absl::FindCommandLineFlag(flag->second), sides.second, name, absl::StrCat("environment ", name)});
+      values->push_back({settings.Find(flag->second), sides.second, name, absl::StrCat("environment ", name)});
     } else if (!IsServiceLink(name)) {
       const std::string nearest = NearestFlag(absl::string_view(name).substr(prefix.size()), known);
       const std::string hint = nearest.empty() ? "see --help" : absl::StrCat("did you mean ", prefix, nearest, "?");
@@ -81,13 +63,14 @@ absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* c
   return first;
 }
 
-absl::StatusOr<FlagValue> FromEntry(const ProgramFlags& flags, const ConfigEntry& entry) {
-  const std::vector<std::string> keys = FileKeys(flags);
+absl::StatusOr<FlagValue> FromEntry(const Settings& settings, const ConfigEntry& entry) {
+  const std::vector<std::string> keys = FileKeys(settings);
   const std::string name = absl::StrReplaceAll(entry.key, {{"-", "_"}});
   if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
     return InvalidArgument(entry.key_at, ": unknown key ", entry.key, ";", DidYouMean(name, keys));
   }
-  if (entry.is_list && !IsList(flags, name)) {
+  const Setting* const setting = settings.Find(name);
+  if (entry.is_list && setting->kind != Setting::Kind::kList) {
     return InvalidArgument(entry.value_at, ": ", name, " is a list, it must be one value");
   }
   for (size_t i = 0; entry.is_list && i < entry.values.size(); ++i) {
@@ -96,24 +79,23 @@ absl::StatusOr<FlagValue> FromEntry(const ProgramFlags& flags, const ConfigEntry
     return InvalidArgument(entry.value_at, ": item ", i + 1, " of ", name, " is '", item,
                            "', it must be text without a comma");
   }
-  return FlagValue{absl::FindCommandLineFlag(name), absl::StrJoin(entry.values, ","),
-                   absl::StrCat(entry.value_at, ": ", name), entry.value_at};
+  return FlagValue{setting, absl::StrJoin(entry.values, ","), absl::StrCat(entry.value_at, ": ", name), entry.value_at};
 }
 
-absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::vector<FlagValue>* values) {
+absl::Status ReadFile(const Settings& settings, const std::string& path, std::vector<FlagValue>* values) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
   std::map<absl::string_view, std::string> given_at;
   absl::Status error = absl::OkStatus();
   for (const ConfigEntry& entry : entries) {
-    const absl::StatusOr<FlagValue> value = FromEntry(flags, entry);
+    const absl::StatusOr<FlagValue> value = FromEntry(settings, entry);
     if (!value.ok()) {
       error.Update(value.status());
       continue;
     }
-    const auto [first, is_new] = given_at.emplace(value->flag->Name(), entry.key_at);
+    const auto [first, is_new] = given_at.emplace(value->setting->name, entry.key_at);
     if (!is_new) {
       error.Update(
-          InvalidArgument(entry.key_at, ": ", value->flag->Name(), " is given twice, first at ", first->second));
+          InvalidArgument(entry.key_at, ": ", value->setting->name, " is given twice, first at ", first->second));
     }
     values->push_back(*value);
   }
@@ -123,26 +105,27 @@ absl::Status ReadFile(const ProgramFlags& flags, const std::string& path, std::v
 // Returns the last of `values` for the flag, or nothing when there is none.
 std::optional<std::string> LastValue(const std::vector<FlagValue>& values, absl::string_view name) {
   const auto last = std::find_if(values.rbegin(), values.rend(),
-                                 [name](const FlagValue& value) { return value.flag->Name() == name; });
+                                 [name](const FlagValue& value) { return value.setting->name == name; });
   return last == values.rend() ? std::nullopt : std::optional(last->value);
 }
 
-std::string EffectiveConfig(const ProgramFlags& flags, const internal::Configuration& configuration) {
+// The sources of values that are not defaults, by the names of their settings.
+using Sources = std::map<std::string, std::string>;
+
+std::string EffectiveConfig(const Settings& settings, const Sources& sources) {
   std::string text =
-      absl::StrCat("# ", flags.program, " ", kVersion, ": the whole configuration, as --config reads it.\n");
-  const std::vector<std::string> keys = FileKeys(flags);
-  for (const FlagGroup& group : flags.groups) {
+      absl::StrCat("# ", settings.program, " ", kVersion, ": the whole configuration, as --config reads it.\n");
+  for (const SettingGroup& group : settings.groups) {
     std::string lines;
-    for (const char* name : group.names) {
-      if (std::find(keys.begin(), keys.end(), name) == keys.end()) continue;
-      const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-      const auto source = configuration.sources.find(name);
-      const std::string comment = source == configuration.sources.end() ? std::string(kDefault) : source->second;
-      const bool is_text = flag->IsOfType<std::string>() || flag->IsOfType<absl::Duration>();
-      const std::string value = flag->CurrentValue();
-      absl::StrAppend(&lines, IsList(flags, name)
-                                  ? ConfigLine(name, absl::StrSplit(value, ',', absl::SkipEmpty()), comment)
-                                  : ConfigLine(name, value, is_text, comment));
+    for (const Setting& setting : group.settings) {
+      if (setting.name == "config" || IsCommand(setting.name)) continue;
+      const auto source = sources.find(setting.name);
+      const std::string comment = source == sources.end() ? "default" : source->second;
+      const bool is_text = setting.kind == Setting::Kind::kText || setting.kind == Setting::Kind::kTime;
+      const std::string value = setting.text();
+      absl::StrAppend(&lines, setting.kind == Setting::Kind::kList
+                                  ? ConfigLine(setting.name, absl::StrSplit(value, ',', absl::SkipEmpty()), comment)
+                                  : ConfigLine(setting.name, value, is_text, comment));
     }
     if (lines.empty()) continue;
     absl::StrAppend(&text, "\n# ", absl::StrReplaceAll(group.title, {{"\n", "\n# "}}), "\n", lines);
@@ -150,10 +133,59 @@ std::string EffectiveConfig(const ProgramFlags& flags, const internal::Configura
   return text;
 }
 
+// Returns the text to print for --check-config or --print-effective-config, if one of them is set.
+std::optional<std::string> AskedText(const Settings& settings, const Sources& sources) {
+  const auto is_set = [&](const char* command) { return settings.Find(command)->text() == "true"; };
+  if (is_set("print_effective_config")) return EffectiveConfig(settings, sources);
+  if (is_set("check_config")) return absl::StrCat(settings.program, ": the configuration is valid\n");
+  return std::nullopt;
+}
+
+// Sets the values from the command line, the environment and the file, and returns their sources.
+absl::StatusOr<Sources> SetFromAll(const Settings& settings, absl::Span<const char* const> arguments,
+                                   absl::Span<const char* const> environment) {
+  // All three are read before the first error is reported, because they determine the format of the report.
+  std::vector<FlagValue> typed;
+  absl::Status error = ParseArguments(settings, arguments, &typed);
+  std::vector<FlagValue> surrounding;
+  error.Update(ReadEnvironment(settings, environment, &surrounding));
+  std::optional<std::string> file = LastValue(typed, "config");
+  if (!file.has_value()) file = LastValue(surrounding, "config");
+  const std::string path = file.value_or("");
+  std::vector<FlagValue> values;
+  if (!path.empty()) error.Update(ReadFile(settings, path, &values));
+  values.insert(values.end(), surrounding.begin(), surrounding.end());
+  values.insert(values.end(), typed.begin(), typed.end());
+  if (LastValue(values, "log_format") == "json") SetLogFormat(LogFormat::kJson);
+  QUIRE_RETURN_IF_ERROR(error);
+  Sources sources;
+  for (const FlagValue& value : values) {
+    QUIRE_RETURN_IF_ERROR(SetFlag(value));
+    sources[value.setting->name] = value.source;
+  }
+  return sources;
+}
+
 }  // namespace
 
-FlagGroup ConfigurationFlagGroup() {
-  return {"Configuration:", {"config", "check_config", "print_effective_config"}};
+void AddConfigurationFlags(Settings* table) {
+  struct Values {
+    std::string config;
+    bool check_config = false;
+    bool print_effective_config = false;
+  };
+  const auto values = std::make_shared<Values>();
+  table->kept.push_back(values);
+  table->Group("Configuration:");
+  table->Add(
+      "config", &values->config,
+      "YAML file with flags and their values, such as max_step_ms: 50. Environment variables override the file, and "
+      "the command line overrides both. The name of a variable consists of the names of the program and the flag, "
+      "as in QUIRE_MANAGER_MAX_STEP_MS, QUIRE_WORKER_MAX_SEQUENCES and QUIRE_OPENAI_LISTEN.");
+  table->Add("check_config", &values->check_config, "Check the configuration, print whether it is valid, and exit.");
+  table->Add("print_effective_config", &values->print_effective_config,
+             "Print the whole configuration in the format of --config, with a comment on the source of each value, "
+             "and exit.");
 }
 
 std::string EnvironmentVariable(absl::string_view program, absl::string_view flag) {
@@ -187,42 +219,17 @@ std::vector<const char*> ProcessEnvironment() {
   return environment;
 }
 
-namespace internal {
-
-absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,
-                                              absl::Span<const char* const> environment) {
-  for (const char* asked : {"--help", "-h", "--version"}) {
-    if (std::find(arguments.begin(), arguments.end(), absl::string_view(asked)) == arguments.end()) continue;
-    QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadFlags(flags, {asked}));
-    return Configuration{.text = std::move(text), .sources = {}};
-  }
-  // All three are read before the first error is reported, because they determine the format of the report.
-  std::vector<FlagValue> typed;
-  absl::Status error = ParseArguments(flags, arguments, &typed);
-  std::vector<FlagValue> surrounding;
-  error.Update(ReadEnvironment(flags, environment, &surrounding));
-  std::optional<std::string> file = LastValue(typed, "config");
-  if (!file.has_value()) file = LastValue(surrounding, "config");
-  const std::string path = file.value_or("");
-  std::vector<FlagValue> values;
-  if (!path.empty()) error.Update(ReadFile(flags, path, &values));
-  values.insert(values.end(), surrounding.begin(), surrounding.end());
-  values.insert(values.end(), typed.begin(), typed.end());
-  if (LastValue(values, "log_format") == "json") SetLogFormat(LogFormat::kJson);
-  QUIRE_RETURN_IF_ERROR(error);
-  Configuration configuration;
-  for (const FlagValue& value : values) {
-    QUIRE_RETURN_IF_ERROR(SetFlag(value));
-    configuration.sources[std::string(value.flag->Name())] = value.source;
-  }
-  return configuration;
+absl::StatusOr<std::optional<std::string>> ReadConfiguration(const Settings& settings,
+                                                             absl::Span<const char* const> arguments,
+                                                             absl::Span<const char* const> environment,
+                                                             absl::FunctionRef<absl::Status()> finish) {
+  if (std::optional<std::string> text = HelpOrVersion(settings, arguments)) return text;
+  QUIRE_ASSIGN_OR_RETURN(const Sources sources, SetFromAll(settings, arguments, environment));
+  std::optional<std::string> text = AskedText(settings, sources);  // Before the values are completed.
+  absl::Status status = settings.Check();
+  if (status.ok()) status = finish();
+  if (!status.ok()) return WithSources(status, sources);
+  return text;
 }
 
-std::optional<std::string> AskedText(const ProgramFlags& flags, const Configuration& configuration) {
-  if (absl::GetFlag(FLAGS_print_effective_config)) return EffectiveConfig(flags, configuration);
-  if (absl::GetFlag(FLAGS_check_config)) return absl::StrCat(flags.program, ": the configuration is valid\n");
-  return std::nullopt;
-}
-
-}  // namespace internal
 }  // namespace quire

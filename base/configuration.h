@@ -3,8 +3,6 @@
 #ifndef QUIRE_BASE_CONFIGURATION_H_
 #define QUIRE_BASE_CONFIGURATION_H_
 
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/flags.h"
-#include "base/status.h"
+#include "base/command_line.h"
+#include "base/settings.h"
 
 namespace quire {
 
@@ -28,8 +26,8 @@ namespace quire {
 // prefix. They have endings that no flag's variable has (IsServiceLink), and are ignored. Every other unknown variable
 // with the prefix is an error.
 
-// The flags --config, --check-config and --print-effective-config, which every service has.
-FlagGroup ConfigurationFlagGroup();
+// Adds the flags --config, --check-config and --print-effective-config, which every service has.
+void AddConfigurationFlags(Settings* table);
 
 // Turns "quire-manager" and "max_step_ms" into "QUIRE_MANAGER_MAX_STEP_MS".
 std::string EnvironmentVariable(absl::string_view program, absl::string_view flag);
@@ -41,41 +39,13 @@ bool IsServiceLink(absl::string_view variable);
 // Returns the environment of this process as strings "NAME=value".
 std::vector<const char*> ProcessEnvironment();
 
-namespace internal {
-
-struct Configuration {
-  std::optional<std::string> text;  // The text to print for --help or --version.
-  // They say where the value of each flag comes from, if it is not the default.
-  std::map<std::string, std::string> sources;
-};
-
-absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,
-                                              absl::Span<const char* const> environment);
-
-// Returns the text to print for --check-config or --print-effective-config, if one of them is set.
-std::optional<std::string> AskedText(const ProgramFlags& flags, const Configuration& configuration);
-
-}  // namespace internal
-
-// Sets the flags and the log format, or returns the text to print for --help and similar flags. The log format is set
-// first, because errors are printed in it. `make_options` checks the flags and makes options of them. Call it once,
-// because flags belong to the process.
-template <typename Options>
-absl::StatusOr<CommandLine<Options>> ReadConfiguration(const ProgramFlags& flags,
-                                                       absl::Span<const char* const> arguments,
-                                                       absl::Span<const char* const> environment,
-                                                       absl::FunctionRef<absl::StatusOr<Options>()> make_options) {
-  const auto line = std::make_unique<CommandLine<Options>>();  // The options of a program are large.
-  QUIRE_ASSIGN_OR_RETURN(const internal::Configuration configuration,
-                         internal::SetFlagsFromAll(flags, arguments, environment));
-  line->text = configuration.text;
-  if (line->text) return std::move(*line);
-  absl::StatusOr<Options> options = make_options();
-  if (!options.ok()) return WithSources(options.status(), configuration.sources);
-  line->text = internal::AskedText(flags, configuration);
-  line->options = *std::move(options);
-  return std::move(*line);
-}
+// Sets the values of `settings`, checks them, and calls `finish`, which checks what depends on several of them. Returns
+// the text to print for --help and similar flags; then the values may not be complete. The log format is set first,
+// because errors are printed in it.
+absl::StatusOr<std::optional<std::string>> ReadConfiguration(const Settings& settings,
+                                                             absl::Span<const char* const> arguments,
+                                                             absl::Span<const char* const> environment,
+                                                             absl::FunctionRef<absl::Status()> finish);
 
 }  // namespace quire
 

@@ -2,20 +2,9 @@
 
 #include "base/trace_flags.h"
 
-#include "absl/flags/flag.h"
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/number_text.h"
-
-ABSL_FLAG(std::string, otlp_endpoint, "",
-          "Address of an OpenTelemetry collector, such as http://127.0.0.1:4318. It gets the spans of requests by OTLP "
-          "over HTTP (JSON), at the path /v1/traces unless the address has a path. Empty: no spans are made.");
-ABSL_FLAG(std::string, otlp_service_name, "",
-          "Name of this service in its spans (service.name). Empty: the name of the program.");
-ABSL_FLAG(double, otlp_sampling_ratio, 1,
-          "Share of the traces that begin at this service and are exported, 0 to 1. The caller decides about a trace "
-          "that it has begun, by the flag of its traceparent.");
+#include "base/status.h"
 
 namespace quire {
 namespace {
@@ -30,6 +19,12 @@ size_t SchemeLength(const std::string& url) {
   return 0;
 }
 
+absl::Status CheckEndpoint(absl::string_view name, const std::string& url) {
+  const size_t scheme = SchemeLength(url);
+  if (url.empty() || (scheme > 0 && url.find('/', scheme) != scheme && url.size() > scheme)) return absl::OkStatus();
+  return InvalidArgument(FlagAsTyped(name), " is '", url, "', it must be http://host:port or https://host:port");
+}
+
 }  // namespace
 
 std::string TraceOptions::Url() const {
@@ -38,26 +33,18 @@ std::string TraceOptions::Url() const {
   return path + 1 == endpoint.size() ? absl::StrCat(endpoint.substr(0, path), kTracesPath) : endpoint;
 }
 
-FlagGroup TraceFlagGroup() {
-  return {"Traces (OpenTelemetry):", {"otlp_endpoint", "otlp_service_name", "otlp_sampling_ratio"}};
-}
-
-absl::StatusOr<TraceOptions> ReadTraceFlags(const std::string& program) {
-  TraceOptions options{.endpoint = absl::GetFlag(FLAGS_otlp_endpoint),
-                       .service_name = absl::GetFlag(FLAGS_otlp_service_name),
-                       .sampling_ratio = absl::GetFlag(FLAGS_otlp_sampling_ratio)};
-  if (options.service_name.empty()) options.service_name = program;
-  const size_t scheme = SchemeLength(options.endpoint);
-  const bool has_host = scheme > 0 && options.endpoint.find('/', scheme) != scheme && options.endpoint.size() > scheme;
-  if (options.is_on() && !has_host) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--otlp-endpoint is '", options.endpoint, "', it must be http://host:port or https://host:port"));
-  }
-  if (!(options.sampling_ratio >= 0 && options.sampling_ratio <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--otlp-sampling-ratio is ", NumberText(options.sampling_ratio), ", it must be in [0, 1]"));
-  }
-  return options;
+void AddTraceFlags(TraceOptions* options, Settings* table) {
+  table->Group("Traces (OpenTelemetry):");
+  table->Add(
+      "otlp_endpoint", &options->endpoint,
+      "Address of an OpenTelemetry collector, such as http://127.0.0.1:4318. It gets the spans of requests by OTLP "
+      "over HTTP (JSON), at the path /v1/traces unless the address has a path. Empty: no spans are made.",
+      &CheckEndpoint);
+  table->Add("otlp_service_name", &options->service_name,
+             "Name of this service in its spans (service.name). Empty: the name of the program.");
+  table->Add("otlp_sampling_ratio", &options->sampling_ratio, {0, 1, "in [0, 1]"},
+             "Share of the traces that begin at this service and are exported, 0 to 1. The caller decides about a "
+             "trace that it has begun, by the flag of its traceparent.");
 }
 
 }  // namespace quire

@@ -5,8 +5,7 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "base/flags.h"
+#include "base/settings.h"
 
 namespace quire {
 
@@ -21,10 +20,8 @@ struct TraceOptions {
   std::string Url() const;
 };
 
-// The flags --otlp-endpoint, --otlp-service-name and --otlp-sampling-ratio.
-FlagGroup TraceFlagGroup();
-// `program` is the name of the service unless the flag says another one.
-absl::StatusOr<TraceOptions> ReadTraceFlags(const std::string& program);
+// Adds a group with the flags --otlp-endpoint, --otlp-service-name and --otlp-sampling-ratio.
+void AddTraceFlags(TraceOptions* options, Settings* table);
 
 }  // namespace quire
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "base/settings.h"
 
 namespace quire {
 
@@ -17,9 +17,9 @@ struct WebAccess {
   std::vector<std::string> allowed_origins = {};  // Origins whose pages may send requests. "*" means any.
 };
 
-// Reads the flags --host-names and --allowed-origins, which all services have. Returns INVALID_ARGUMENT with the flag
-// and the entry that has a wrong form.
-absl::StatusOr<WebAccess> ReadWebAccess();
+// Adds the flags --host-names and --allowed-origins, which all services have, to the current group. An entry of a wrong
+// form is an error.
+void AddWebFlags(WebAccess* access, Settings* table);
 
 }  // namespace quire
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,27 +18,6 @@
 #include "base/listen_address.h"
 #include "base/nearest_flag.h"
 #include "base/status.h"
-
-ABSL_FLAG(int32_t, port, 8000, "Port of the gateway for clients and browsers. 0: a free one, which is printed.");
-ABSL_FLAG(
-    std::string, host, "127.0.0.1",
-    "Address at which the gateway listens. With 0.0.0.0 it listens on all networks of the machine, which requires "
-    "--gateway.tls-cert and --gateway.tls-key, and --gateway.require-tokens or --gateway.tls-ca, or else "
-    "--gateway.insecure.");
-ABSL_FLAG(std::string, served_model_name, "",
-          "Name under which clients know the model. It may be given several times, or have several names, separated by "
-          "commas. If empty, it is owner/name of a model of the hub, otherwise the name of the folder or file.");
-ABSL_FLAG(std::string, device, "", "Device of the worker: cpu (its default), cuda or cuda:N.");
-ABSL_FLAG(std::string, quantize, "",
-          "Rounds the weights while they are loaded: none (the default of the worker), int8 or int4.");
-ABSL_FLAG(std::string, kv_type, "",
-          "Precision of K and V: auto (the default of the worker), float32, bfloat16, float16 or int8.");
-ABSL_FLAG(std::string, reranker, "",
-          "How the model scores a document for a query: auto (the default of the gateway), none, or qwen3 for a model "
-          "that answers yes or no to the prompt of Qwen3-Reranker.");
-ABSL_FLAG(std::string, config, "",
-          "YAML file with the sections worker, manager and gateway, which have flags of these programs as keys. The "
-          "command line overrides it.");
 
 namespace quire {
 namespace {
@@ -137,9 +115,9 @@ absl::StatusOr<Arguments> SplitArguments(absl::Span<const char* const> arguments
 }
 
 // Says which flags there are instead of `typed`, such as "--kv-bytes". Most often it is a flag of one of the programs.
-absl::Status UnknownFlag(const std::string& typed, ListFlags list_flags) {
+absl::Status UnknownFlag(const Settings& settings, const std::string& typed, ListFlags list_flags) {
   std::map<std::string, std::vector<std::string>> written;  // By the name alone, such as "--kv-bytes".
-  for (const std::string& name : FlagNames(ServeFlags())) written[FlagAsTyped(name)].push_back(FlagAsTyped(name));
+  for (const std::string& name : settings.Names()) written[FlagAsTyped(name)].push_back(FlagAsTyped(name));
   const std::string own = absl::StrJoin(written, ", ", [](std::string* out, const auto& flag) { *out += flag.first; });
   for (int part = 0; part < kNumParts; ++part) {
     for (const KnownFlag& known : list_flags(static_cast<PartId>(part))) {
@@ -157,13 +135,12 @@ absl::Status UnknownFlag(const std::string& typed, ListFlags list_flags) {
                          ", and --worker.FLAG, --manager.FLAG and --gateway.FLAG for the flags of the programs");
 }
 
-absl::Status CheckOwnFlags(const std::vector<const char*>& own, ListFlags list_flags) {
-  const std::vector<std::string> known = FlagNames(ServeFlags());
+absl::Status CheckOwnFlags(const Settings& settings, const std::vector<const char*>& own, ListFlags list_flags) {
   for (const absl::string_view argument : own) {
     const absl::string_view name = argument.substr(0, argument.find('='));
     if (!absl::StartsWith(name, "--")) continue;  // The value of a flag, or an error of ParseArguments.
     const std::string flag = absl::StrReplaceAll(name.substr(2), {{"-", "_"}});
-    if (std::find(known.begin(), known.end(), flag) == known.end()) return UnknownFlag(FlagAsTyped(flag), list_flags);
+    if (settings.Find(flag) == nullptr) return UnknownFlag(settings, FlagAsTyped(flag), list_flags);
   }
   return absl::OkStatus();
 }
@@ -202,29 +179,22 @@ absl::Status ReadConfig(const std::string& path, ServeOptions* options) {
 }
 
 // Makes one flag of --host and --port. Without both, the gateway has its own default, which is the same.
-absl::StatusOr<PartFlag> ListenFlagOf(const Arguments& arguments, bool has_host, bool has_port) {
+absl::StatusOr<PartFlag> ListenFlagOf(const Arguments& arguments, const ServeFlags& own, bool has_host, bool has_port) {
   if (HasFlag(arguments.of_parts[kGateway], "listen")) {
     return absl::InvalidArgumentError("--gateway.listen is given as well as --host or --port, it must be one of them");
   }
-  const int port = absl::GetFlag(FLAGS_port);
-  QUIRE_RETURN_IF_ERROR(CheckFlagRange("port", port, 0, kMaxListenPort));
-  const std::string host = absl::GetFlag(FLAGS_host);
-  const bool is_bare_ipv6 = absl::StrContains(host, ':') && !absl::StartsWith(host, "[");
-  const std::string address = absl::StrCat(is_bare_ipv6 ? absl::StrCat("[", host, "]") : host, ":", port);
+  const bool is_bare_ipv6 = absl::StrContains(own.host, ':') && !absl::StartsWith(own.host, "[");
+  const std::string address = absl::StrCat(is_bare_ipv6 ? absl::StrCat("[", own.host, "]") : own.host, ":", own.port);
   const char* const typed = !has_host ? "--port" : has_port ? "--host with --port" : "--host";
   return PartFlag{"listen", absl::StrCat("--listen=", address), "flag", typed};
 }
 
-absl::StatusOr<ServeOptions> MakeOptions(const Arguments& arguments, const std::vector<FlagValue>& values) {
+absl::StatusOr<ServeOptions> MakeOptions(const Arguments& arguments, const ServeFlags& own,
+                                         const std::vector<FlagValue>& values) {
   ServeOptions options;
   std::map<std::string, std::vector<std::string>, std::less<>> given;
-  for (const FlagValue& value : values) {
-    QUIRE_RETURN_IF_ERROR(SetFlag(value));
-    given[std::string(value.flag->Name())].push_back(value.value);
-  }
-  if (const std::string path = absl::GetFlag(FLAGS_config); !path.empty()) {
-    QUIRE_RETURN_IF_ERROR(ReadConfig(path, &options));
-  }
+  for (const FlagValue& value : values) given[value.setting->name].push_back(value.value);
+  if (!own.config.empty()) QUIRE_RETURN_IF_ERROR(ReadConfig(own.config, &options));
   for (const ShortFlag& flag : kShortFlags) {
     const auto found = given.find(flag.name);
     if (found == given.end()) continue;
@@ -239,7 +209,7 @@ absl::StatusOr<ServeOptions> MakeOptions(const Arguments& arguments, const std::
   const bool has_host = given.contains("host");
   const bool has_port = given.contains("port");
   if (has_host || has_port) {
-    QUIRE_ASSIGN_OR_RETURN(options.flags[kGateway].emplace_back(), ListenFlagOf(arguments, has_host, has_port));
+    QUIRE_ASSIGN_OR_RETURN(options.flags[kGateway].emplace_back(), ListenFlagOf(arguments, own, has_host, has_port));
   }
   if (arguments.models.empty()) {
     return absl::InvalidArgumentError(
@@ -256,8 +226,8 @@ absl::StatusOr<ServeOptions> MakeOptions(const Arguments& arguments, const std::
 
 }  // namespace
 
-const ProgramFlags& ServeFlags() {
-  static const auto* const flags = new ProgramFlags{
+Settings ServeSettings(ServeFlags* values) {
+  Settings table{
       "quire serve",
       "serves a model on this machine. It starts quire-worker, quire-manager and quire-openai, waits until the model "
       "answers, and prints how to reach it. Ctrl-C stops all of them.",
@@ -266,26 +236,48 @@ const ProgramFlags& ServeFlags() {
       "owner/name/FILE.gguf, with or without hf: before it and @revision at the end. What is missing of it is\n"
       "downloaded (quire-download).\n\n"
       "--worker.FLAG, --manager.FLAG and --gateway.FLAG are the flags of quire-worker, quire-manager and\n"
-      "quire-openai, whose --help lists them: --worker.kv-bytes=4GiB.",
-      {{"Clients:", {"port", "host", "served_model_name"}},
-       {"Model:", {"device", "quantize", "kv_type", "reranker"}},
-       {"Everything else:", {"config"}}}};
-  return *flags;
+      "quire-openai, whose --help lists them: --worker.kv-bytes=4GiB."};
+  table.Group("Clients:");
+  table.Add("port", &values->port, {0, kMaxListenPort},
+            "Port of the gateway for clients and browsers. 0: a free one, which is printed.");
+  table.Add("host", &values->host,
+            "Address at which the gateway listens. With 0.0.0.0 it listens on all networks of the machine, which "
+            "requires --gateway.tls-cert and --gateway.tls-key, and --gateway.require-tokens or --gateway.tls-ca, "
+            "or else --gateway.insecure.");
+  table.Add(
+      "served_model_name", &values->passed_on,
+      "Name under which clients know the model. It may be given several times, or have several names, separated by "
+      "commas. If empty, it is owner/name of a model of the hub, otherwise the name of the folder or file.");
+  table.Group("Model:");
+  table.Add("device", &values->passed_on, "Device of the worker: cpu (its default), cuda or cuda:N.");
+  table.Add("quantize", &values->passed_on,
+            "Rounds the weights while they are loaded: none (the default of the worker), int8 or int4.");
+  table.Add("kv_type", &values->passed_on,
+            "Precision of K and V: auto (the default of the worker), float32, bfloat16, float16 or int8.");
+  table.Add("reranker", &values->passed_on,
+            "How the model scores a document for a query: auto (the default of the gateway), none, or qwen3 for a "
+            "model that answers yes or no to the prompt of Qwen3-Reranker.");
+  table.Group("Everything else:");
+  table.Add("config", &values->config,
+            "YAML file with the sections worker, manager and gateway, which have flags of these programs as keys. "
+            "The command line overrides it.");
+  return table;
 }
 
 absl::StatusOr<CommandLine<ServeOptions>> ParseServeCommandLine(absl::Span<const char* const> arguments,
                                                                 ListFlags list_flags) {
-  for (const char* asked : {"--help", "-h", "--version"}) {
-    if (std::find(arguments.begin(), arguments.end(), absl::string_view(asked)) == arguments.end()) continue;
-    CommandLine<ServeOptions> line;
-    QUIRE_ASSIGN_OR_RETURN(line.text, ReadFlags(ServeFlags(), {asked}));
-    return line;
+  ServeFlags own;
+  const Settings settings = ServeSettings(&own);
+  if (std::optional<std::string> text = HelpOrVersion(settings, arguments)) {
+    return CommandLine<ServeOptions>{std::move(text)};
   }
   QUIRE_ASSIGN_OR_RETURN(const Arguments split, SplitArguments(arguments, list_flags));
-  QUIRE_RETURN_IF_ERROR(CheckOwnFlags(split.own, list_flags));
+  QUIRE_RETURN_IF_ERROR(CheckOwnFlags(settings, split.own, list_flags));
   std::vector<FlagValue> values;
-  QUIRE_RETURN_IF_ERROR(ParseArguments(ServeFlags(), split.own, &values));
-  QUIRE_ASSIGN_OR_RETURN(ServeOptions options, MakeOptions(split, values));
+  QUIRE_RETURN_IF_ERROR(ParseArguments(settings, split.own, &values));
+  for (const FlagValue& value : values) QUIRE_RETURN_IF_ERROR(SetFlag(value));
+  QUIRE_RETURN_IF_ERROR(settings.Check());
+  QUIRE_ASSIGN_OR_RETURN(ServeOptions options, MakeOptions(split, own, values));
   return CommandLine<ServeOptions>{std::nullopt, std::move(options)};
 }
 

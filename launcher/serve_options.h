@@ -11,7 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/flags.h"
+#include "base/command_line.h"
+#include "base/settings.h"
 
 namespace quire {
 
@@ -46,15 +47,22 @@ struct ServeOptions {
   std::array<std::vector<PartFlag>, kNumParts> flags;
 };
 
-// The flags of `quire serve` itself.
-const ProgramFlags& ServeFlags();
+// The values of the flags of `quire serve` itself.
+struct ServeFlags {
+  int port = 8000;
+  std::string host = "127.0.0.1";
+  std::string config;
+  std::string passed_on;  // Nobody reads it, because the programs get the values of the other flags.
+};
+
+// The table of these flags, which are read into `values`.
+Settings ServeSettings(ServeFlags* values);
 
 // Returns all flags of a program.
 using ListFlags = absl::FunctionRef<std::vector<KnownFlag>(PartId)>;
 
 // Reads the arguments after "quire serve" and the file of --config. The values of the programs' flags are checked by
 // the programs. `list_flags` is called for a flag of a program without "=", and for the error about an unknown flag.
-// Call it once, because flags belong to the process.
 absl::StatusOr<CommandLine<ServeOptions>> ParseServeCommandLine(absl::Span<const char* const> arguments,
                                                                 ListFlags list_flags);
 

@@ -5,8 +5,9 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "base/flags.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/settings.h"
 #include "security/tls_files.h"
 
 namespace quire {
@@ -23,12 +24,16 @@ struct OtherProof {
   bool is_set = false;
 };
 
-// The flags --tls-cert, --tls-key, --tls-ca and --insecure, which all services have.
-FlagGroup TransportFlagGroup();
+// Adds a group with the flags --tls-cert, --tls-key, --tls-ca and --insecure, which all services have.
+void AddTransportFlags(Transport* transport, Settings* table);
 
-// Reads these flags. Returns INVALID_ARGUMENT when clients on other machines could reach `listen` without TLS or
-// without authentication.
-absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, const OtherProof& other = {});
+// Returns INVALID_ARGUMENT when the flags do not fit together, when clients on other machines could reach `listen`
+// without TLS or without authentication, or when --insecure would let them send tokens there in plain text.
+absl::Status CheckTransport(const Transport& transport, const std::string& listen, const OtherProof& other = {});
+
+// Checks the files of a client: without an authority it uses no TLS, so it must have no other file. `prefix` is that of
+// its flags, such as "--worker-tls-".
+absl::Status CheckHasAuthority(const TlsFiles& files, absl::string_view prefix);
 
 // A sentence about what --insecure leaves open at `listen`. Empty when it leaves nothing open there.
 std::string InsecureWarning(const Transport& transport, const std::string& listen, bool has_other_proof);

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/connection_flags.h"
+#include "base/service_flags.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/impl/codegen/service_type.h"
 #include "grpcpp/security/server_credentials.h"

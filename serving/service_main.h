@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/flags.h"
-#include "base/log_flags.h"
+#include "base/command_line.h"
 #include "base/log_output.h"
 #include "base/program_main.h"
+#include "base/service_flags.h"
 
 namespace quire {
 namespace internal {

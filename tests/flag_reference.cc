@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -27,30 +26,28 @@ std::string FirstSentence(absl::string_view text) {
   return absl::StrCat(is_required ? "Required. " : "", sentence);
 }
 
-std::string Row(absl::string_view name, bool is_short) {
-  const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-  const std::string value = flag->DefaultValue();
-  const std::string help = flag->Help();
-  return absl::StrCat("| `", FlagAsTyped(name), "` | ", value.empty() ? "" : absl::StrCat("`", value, "`"), " | ",
-                      Escaped(is_short ? FirstSentence(help) : help), " |\n");
+std::string Row(const Setting& setting, bool is_short) {
+  const std::string& value = setting.default_text;
+  return absl::StrCat("| `", FlagAsTyped(setting.name), "` | ", value.empty() ? "" : absl::StrCat("`", value, "`"),
+                      " | ", Escaped(is_short ? FirstSentence(setting.help) : setting.help), " |\n");
 }
 
 constexpr absl::string_view kHead = "| flag | default | meaning |\n|---|---|---|\n";
 
 }  // namespace
 
-std::string FlagTables(const ProgramFlags& flags) {
+std::string FlagTables(const Settings& settings) {
   std::string text;
-  for (const FlagGroup& group : flags.groups) {
+  for (const SettingGroup& group : settings.groups) {
     absl::StrAppend(&text, "\n", Escaped(group.title), "\n\n", kHead);
-    for (const char* name : group.names) absl::StrAppend(&text, Row(name, false));
+    for (const Setting& setting : group.settings) absl::StrAppend(&text, Row(setting, false));
   }
   return absl::StrCat(text, "\n");
 }
 
-std::string ShortFlagTable(const std::vector<std::string>& names) {
+std::string ShortFlagTable(const Settings& settings, const std::vector<std::string>& names) {
   std::string text(kHead);
-  for (const std::string& name : names) absl::StrAppend(&text, Row(name, true));
+  for (const std::string& name : names) absl::StrAppend(&text, Row(*settings.Find(name), true));
   return text;
 }
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "base/flags.h"
+#include "base/settings.h"
 
 namespace quire {
 
 // Tables of a program's flags in Markdown, as the documentation shows them: all flags by group with the whole help, or
 // `names` with its first sentence.
-std::string FlagTables(const ProgramFlags& flags);
-std::string ShortFlagTable(const std::vector<std::string>& names);
+std::string FlagTables(const Settings& settings);
+std::string ShortFlagTable(const Settings& settings, const std::vector<std::string>& names);
 
 // The part of file `path` (from the repository's root) between the lines "<!-- SECTION -->" and
 // "<!-- end -->" that follows. With QUIRE_UPDATE_GOLDEN in the environment it is replaced by `text` before that.

@@ -11,10 +11,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "base/flags.h"
-#include "base/log_flags.h"
+#include "base/command_line.h"
+#include "base/service_flags.h"
+#include "base/settings.h"
 #include "base/web_access.h"
 #include "kernels/cpu/isa/cpu_features.h"
+#include "kernels/cuda/device_options.h"
 #include "kernels/cuda/open_device.h"
 #include "kernels/kv_layout.h"
 #include "kernels/simulated/step_times.h"
@@ -37,18 +39,19 @@ struct WorkerOptions {
   std::string explain_memory;  // If not empty, the model whose memory is explained instead of a start.
   std::optional<int64_t> gpu_memory;  // The GPU's, for explain_memory. Without a value, it is read.
   std::string model_name;             // The last part of the path by default, or owner/name of the hub.
-  std::string listen;
+  std::string listen = "127.0.0.1:50061";
   Transport transport;
-  std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
-  std::string health_listen;               // If empty, health checks are answered only at `listen`.
-  std::string metrics_listen;              // If empty, no metrics are served.
-  int max_connections;                     // Limit at `listen`.
-  WebAccess web_access;                    // For `metrics_listen`.
-  int block_size;
+  // One of them must be in the manager's certificate, if it shows one.
+  std::vector<std::string> manager_names = {"quire-manager"};
+  std::string health_listen;                      // If empty, health checks are answered only at `listen`.
+  std::string metrics_listen = "127.0.0.1:9461";  // If empty, no metrics are served.
+  int max_connections = kDefaultMaxConnections;   // Limit at `listen`.
+  WebAccess web_access;                           // For `metrics_listen`.
+  int block_size = 16;
   bool divides_by_windows = false;  // Whether layers with a window keep their K and V apart (cache_grouping.h).
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
-  bool prefault;
+  bool prefault = false;
   WeightRounding rounding;
   bool long_context = false;
   std::optional<KvType> kv_type;  // Without a value, it is the type of the weights.
@@ -62,25 +65,43 @@ struct WorkerOptions {
   bool gpu_warp_groups = true;    // Whether to use the kernels that only compute capability 9.0 has.
   bool gpu_int8_inputs = true;    // Whether products by int8 round their inputs to 8 bits, as on a CPU.
   bool gpu_fp8_inputs = true;     // Whether products by FP8 round their inputs to FP8, where that is possible.
-  absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.
-  absl::Duration gpu_record_time = absl::ZeroDuration();  // How long a start may record decode steps.
-  std::optional<SimulationOptions> simulation;            // With a value, no device computes, and `gpu` has none.
-  int max_sequences;
-  int max_tokens_per_step;
+  // Work on the GPU that takes longer ends the worker.
+  absl::Duration gpu_timeout = absl::FromChrono(cuda::DeviceOptions().longest_wait);
+  absl::Duration gpu_record_time = absl::Seconds(5);  // How long a start may record decode steps.
+  std::optional<SimulationOptions> simulation;        // With a value, no device computes, and `gpu` has none.
+  int max_sequences = 256;
+  int max_tokens_per_step = 2048;
   int num_ranks = 1;                    // Processes that hold the model together.
   RankHosts rank_hosts;                 // Where they run.
   std::optional<int> rank;              // The place of this process among them. Without a value, it starts them.
   std::string group_id;                 // Of the ranks. It is not empty if `rank` has a value.
-  int threads;                          // 0 means one per core.
-  bool bind_threads;                    // Whether to bind each thread to a core, if there are enough.
+  int threads = 0;                      // 0 means one per core.
+  bool bind_threads = true;             // Whether to bind each thread to a core, if there are enough.
   std::optional<cpu::Isa> cpu_kernels;  // The machine supports it. Without a value, the best one is used.
-  absl::Duration orphan_hold;           // How long rows and blocks stay after the end of a session. 0: not at all.
-  absl::Duration drain_timeout;         // How long the session may continue after the first signal to stop.
+  // How long rows and blocks stay after the end of a session. 0: not at all.
+  absl::Duration orphan_hold = absl::Seconds(30);
+  // How long the session may continue after the first signal to stop.
+  absl::Duration drain_timeout = absl::Seconds(30);
   LogOptions log;
 };
 
-// The flags of quire-worker.
-const ProgramFlags& WorkerFlags();
+// The options, and the values of flags of which Finish makes some of them.
+struct WorkerFlags : WorkerOptions {
+  std::string gpu_memory_text;
+  std::string kv_bytes;
+  int64_t num_blocks = 0;
+  double memory_fraction = 0;
+  std::string swap_text = "0";
+  std::string tp_hosts;
+  int tp_host = -1;
+  std::string tp_network;
+  int rank_number = -1;
+  std::string step_times;
+  int mean_output_tokens = 0;
+};
+
+// The table of the settings of quire-worker, which are read into `options`.
+Settings WorkerSettings(WorkerFlags* options);
 
 // Reads the command line. `arguments` does not include the program's name; `environment` consists of "NAME=value".
 // Returns INVALID_ARGUMENT with one line that names the flag, its value, the limit and where the value comes from.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/flags.h"
+#include "base/command_line.h"
 #include "base/log.h"
 #include "base/number_text.h"
 #include "base/pool_summary.h"

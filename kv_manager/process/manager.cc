@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/flags.h"
+#include "base/command_line.h"
 #include "base/listening_sockets.h"
 #include "base/local_address.h"
 #include "base/log.h"

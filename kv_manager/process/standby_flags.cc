@@ -6,42 +6,13 @@
 #include <cstdlib>
 #include <optional>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/listen_address.h"
 #include "base/local_address.h"
 #include "base/status.h"
-
-ABSL_FLAG(std::string, standby, "off",
-          "Run as one of several managers for the same workers: the one that holds a lease leads, and the others stand "
-          "by until they get it. The lease is kept by etcd (3.4 or later) or by kubernetes (a Lease object, which must "
-          "exist). off: this is the only manager.");
-ABSL_FLAG(std::string, lease_name, "quire-manager",
-          "With --standby: the name of the Lease object, or of the key in etcd. It is the same for all managers of the "
-          "same workers.");
-ABSL_FLAG(absl::Duration, lease_duration, absl::Seconds(4),
-          "With --standby: how long a leader that does not answer keeps the lease, in whole seconds, 2s to 60s. The "
-          "leader renews the lease at every third of this time.");
-ABSL_FLAG(std::string, advertise, "",
-          "With --standby: the address at which clients reach this manager. A manager that stands by tells clients the "
-          "address of the leader. If empty, it is --listen, with the name of the machine in place of 0.0.0.0 or [::].");
-ABSL_FLAG(std::string, etcd, "127.0.0.1:2379",
-          "With --standby=etcd: the addresses of the members of etcd, host:port, separated by commas.");
-ABSL_FLAG(std::string, etcd_tls_ca, "",
-          "PEM file with the certificates of authorities. With it the manager uses TLS to etcd, and one of these "
-          "authorities must have issued the certificate of each member.");
-ABSL_FLAG(std::string, etcd_tls_cert, "", "PEM file with the certificate that the manager shows to etcd.");
-ABSL_FLAG(std::string, etcd_tls_key, "", "PEM file with the private key of --etcd-tls-cert, without a password.");
-ABSL_FLAG(std::string, kubernetes_api, "",
-          "With --standby=kubernetes: the address of the API server, https://host:port, or http://host:port for a "
-          "proxy on this machine. If empty, it is the API server of the cluster in which the manager runs.");
-ABSL_FLAG(
-    std::string, kubernetes_account, "/var/run/secrets/kubernetes.io/serviceaccount",
-    "With --standby=kubernetes: the folder with the files token, ca.crt and namespace of the service account. They "
-    "are read again for each call.");
+#include "security/transport_flags.h"
 
 namespace quire {
 namespace {
@@ -49,22 +20,16 @@ namespace {
 constexpr absl::Duration kMinLease = absl::Seconds(2);
 constexpr absl::Duration kMaxLease = absl::Seconds(60);
 
-absl::Status ReadEtcd(bool is_insecure, StandbyOptions* options) {
-  options->etcd = absl::StrSplit(absl::GetFlag(FLAGS_etcd), ',');
-  options->etcd_tls = {absl::GetFlag(FLAGS_etcd_tls_cert), absl::GetFlag(FLAGS_etcd_tls_key),
-                       absl::GetFlag(FLAGS_etcd_tls_ca)};
-  const bool has_tls = !options->etcd_tls.authority.empty();
-  if (!has_tls && options->etcd_tls != TlsFiles()) {
-    return absl::InvalidArgumentError(
-        "--etcd-tls-ca is missing: --etcd-tls-cert and --etcd-tls-key mean nothing without it");
-  }
-  for (const std::string& member : options->etcd) {
+absl::Status CheckEtcd(bool is_insecure, const StandbyOptions& options) {
+  const bool has_tls = !options.etcd_tls.authority.empty();
+  QUIRE_RETURN_IF_ERROR(CheckHasAuthority(options.etcd_tls, "--etcd-tls-"));
+  for (const std::string& member : options.etcd) {
     if (!SplitHostPort(member).has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("--etcd has '", member, "', it must be host:port"));
+      return InvalidArgument("--etcd has '", member, "', it must be host:port");
     }
     if (!has_tls && !is_insecure && !IsLocalAddress(member)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--etcd has '", member, "', which is reached over a network: give --etcd-tls-ca, or --insecure"));
+      return InvalidArgument("--etcd has '", member,
+                             "', which is reached over a network: give --etcd-tls-ca, or --insecure");
     }
   }
   return absl::OkStatus();
@@ -77,9 +42,8 @@ absl::Status CheckAdvertise(absl::string_view address) {
       !parts.has_value() || (parts->host != "0.0.0.0" && parts->host != "::" && parts->port != "0" &&
                              parts->host.find_first_of(" \t\r\n") == std::string::npos);
   if (IsListenAddress(address) && is_for_clients) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--advertise is '", address,
-                   "', it must be host:port with the host and the port at which clients reach this manager"));
+  return InvalidArgument("--advertise is '", address,
+                         "', it must be host:port with the host and the port at which clients reach this manager");
 }
 
 // The API server of the cluster in which this process runs. The result is empty outside of a cluster.
@@ -91,57 +55,75 @@ std::string ApiOfThisCluster() {
   return absl::StrCat("https://", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", ":", port);
 }
 
-absl::Status ReadKubernetes(StandbyOptions* options) {
-  options->kubernetes_account = absl::GetFlag(FLAGS_kubernetes_account);
-  options->kubernetes_api = std::string(absl::StripSuffix(absl::GetFlag(FLAGS_kubernetes_api), "/"));
+absl::Status FinishKubernetes(StandbyOptions* options) {
+  options->kubernetes_api = std::string(absl::StripSuffix(options->kubernetes_api, "/"));
   if (options->kubernetes_api.empty()) options->kubernetes_api = ApiOfThisCluster();
   absl::string_view address = options->kubernetes_api;
   if (address.empty()) {
-    return absl::InvalidArgumentError("--kubernetes-api is missing: this process does not run in a pod of Kubernetes");
+    return InvalidArgument("--kubernetes-api is missing: this process does not run in a pod of Kubernetes");
   }
   const bool is_local_proxy = absl::ConsumePrefix(&address, "http://") && IsLocalAddress(address);
   if (!is_local_proxy && !absl::StartsWith(address, "https://")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--kubernetes-api is '", options->kubernetes_api,
-                     "', it must be https://host:port, or http://host:port of this machine"));
+    return InvalidArgument("--kubernetes-api is '", options->kubernetes_api,
+                           "', it must be https://host:port, or http://host:port of this machine");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-FlagGroup StandbyFlagGroup() {
-  return {"Several managers:",
-          {"standby", "lease_name", "lease_duration", "advertise", "etcd", "etcd_tls_ca", "etcd_tls_cert",
-           "etcd_tls_key", "kubernetes_api", "kubernetes_account"}};
+void AddStandbyFlags(StandbyOptions* options, Settings* table) {
+  table->Group("Several managers:");
+  table->AddChoice(
+      "standby", &options->keeper,
+      {{"off", LeaseKeeper::kNone}, {"etcd", LeaseKeeper::kEtcd}, {"kubernetes", LeaseKeeper::kKubernetes}},
+      "Run as one of several managers for the same workers: the one that holds a lease leads, and the others stand by "
+      "until they get it. The lease is kept by etcd (3.4 or later) or by kubernetes (a Lease object, which must "
+      "exist). off: this is the only manager.");
+  table->Add("lease_name", &options->lease_name,
+             "With --standby: the name of the Lease object, or of the key in etcd. It is the same for all managers "
+             "of the same workers.");
+  table->Add("lease_duration", &options->lease, TimeRange::kAny,
+             "With --standby: how long a leader that does not answer keeps the lease, in whole seconds, 2s to 60s. "
+             "The leader renews the lease at every third of this time.");
+  table->Add(
+      "advertise", &options->advertise,
+      "With --standby: the address at which clients reach this manager. A manager that stands by tells clients the "
+      "address of the leader. If empty, it is --listen, with the name of the machine in place of 0.0.0.0 or [::].");
+  table->AddList("etcd", &options->etcd,
+                 "With --standby=etcd: the addresses of the members of etcd, host:port, separated by commas.",
+                 /*rule=*/nullptr, /*keeps_empty=*/true);
+  table->Add("etcd_tls_ca", &options->etcd_tls.authority,
+             "PEM file with the certificates of authorities. With it the manager uses TLS to etcd, and one of these "
+             "authorities must have issued the certificate of each member.");
+  table->Add("etcd_tls_cert", &options->etcd_tls.certificate,
+             "PEM file with the certificate that the manager shows to etcd.");
+  table->Add("etcd_tls_key", &options->etcd_tls.key,
+             "PEM file with the private key of --etcd-tls-cert, without a password.");
+  table->Add("kubernetes_api", &options->kubernetes_api,
+             "With --standby=kubernetes: the address of the API server, https://host:port, or http://host:port for a "
+             "proxy on this machine. If empty, it is the API server of the cluster in which the manager runs.");
+  table->Add("kubernetes_account", &options->kubernetes_account,
+             "With --standby=kubernetes: the folder with the files token, ca.crt and namespace of the service "
+             "account. They are read again for each call.");
 }
 
-absl::StatusOr<StandbyOptions> ReadStandbyFlags(bool is_insecure) {
-  StandbyOptions options;
-  QUIRE_ASSIGN_OR_RETURN(options.keeper,
-                         (FlagChoice<LeaseKeeper>(FLAGS_standby, {{"off", LeaseKeeper::kNone},
-                                                                  {"etcd", LeaseKeeper::kEtcd},
-                                                                  {"kubernetes", LeaseKeeper::kKubernetes}})));
-  if (options.keeper == LeaseKeeper::kNone) return options;
-  options.lease_name = absl::GetFlag(FLAGS_lease_name);
-  const bool is_name = std::all_of(options.lease_name.begin(), options.lease_name.end(), [](char c) {
+absl::Status FinishStandby(bool is_insecure, StandbyOptions* options) {
+  if (options->keeper == LeaseKeeper::kNone) return absl::OkStatus();
+  const bool is_name = std::all_of(options->lease_name.begin(), options->lease_name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
   });
-  if (options.lease_name.empty() || !is_name) {
-    return absl::InvalidArgumentError(absl::StrCat("--lease-name is '", options.lease_name,
-                                                   "', it must have small letters, digits, '-' and '.' alone"));
+  if (options->lease_name.empty() || !is_name) {
+    return InvalidArgument("--lease-name is '", options->lease_name,
+                           "', it must have small letters, digits, '-' and '.' alone");
   }
-  options.lease = absl::GetFlag(FLAGS_lease_duration);
-  if (options.lease < kMinLease || options.lease > kMaxLease ||
-      options.lease % absl::Seconds(1) != absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("--lease-duration is ", absl::FormatDuration(options.lease),
-                                                   ", it must be whole seconds in 2s .. 1m"));
+  if (options->lease < kMinLease || options->lease > kMaxLease ||
+      options->lease % absl::Seconds(1) != absl::ZeroDuration()) {
+    return InvalidArgument("--lease-duration is ", absl::FormatDuration(options->lease),
+                           ", it must be whole seconds in 2s .. 1m");
   }
-  options.advertise = absl::GetFlag(FLAGS_advertise);
-  if (!options.advertise.empty()) QUIRE_RETURN_IF_ERROR(CheckAdvertise(options.advertise));
-  QUIRE_RETURN_IF_ERROR(options.keeper == LeaseKeeper::kEtcd ? ReadEtcd(is_insecure, &options)
-                                                             : ReadKubernetes(&options));
-  return options;
+  if (!options->advertise.empty()) QUIRE_RETURN_IF_ERROR(CheckAdvertise(options->advertise));
+  return options->keeper == LeaseKeeper::kEtcd ? CheckEtcd(is_insecure, *options) : FinishKubernetes(options);
 }
 
 }  // namespace quire

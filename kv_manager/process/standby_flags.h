@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/flags.h"
+#include "base/settings.h"
 #include "security/tls_files.h"
 
 namespace quire {
@@ -22,19 +22,21 @@ enum class LeaseKeeper {
 
 struct StandbyOptions {
   LeaseKeeper keeper = LeaseKeeper::kNone;
-  std::string lease_name;
-  absl::Duration lease;            // In whole seconds.
-  std::string advertise;           // Clients reach this manager there. Empty: made from --listen.
-  std::vector<std::string> etcd;   // Addresses of the members.
-  TlsFiles etcd_tls;               // Without an authority, connections are plain text.
-  std::string kubernetes_api;      // https://host:port, or http:// on this machine.
-  std::string kubernetes_account;  // A folder.
+  std::string lease_name = "quire-manager";
+  absl::Duration lease = absl::Seconds(4);             // In whole seconds.
+  std::string advertise;                               // Address for clients. Empty: made from --listen.
+  std::vector<std::string> etcd = {"127.0.0.1:2379"};  // Addresses of the members.
+  TlsFiles etcd_tls;                                   // Without an authority, connections are plain text.
+  std::string kubernetes_api;                          // https://host:port, or http:// on this machine.
+  std::string kubernetes_account = "/var/run/secrets/kubernetes.io/serviceaccount";  // A folder.
 };
 
-FlagGroup StandbyFlagGroup();
+// Adds a group with the flags of managers that stand by.
+void AddStandbyFlags(StandbyOptions* options, Settings* table);
 
-// Reads these flags. `is_insecure` allows plain text to other machines.
-absl::StatusOr<StandbyOptions> ReadStandbyFlags(bool is_insecure);
+// Checks what depends on several of these flags, and finds the API server of the cluster. `is_insecure` allows plain
+// text to other machines.
+absl::Status FinishStandby(bool is_insecure, StandbyOptions* options);
 
 }  // namespace quire
 

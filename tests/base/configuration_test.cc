@@ -13,23 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "base/config_file.h"
 #include "base/nearest_flag.h"
 #include "base/nearest_name.h"
+#include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-
-ABSL_FLAG(int32_t, max_step_ms, 100, "How long.");
-ABSL_FLAG(bool, be_loud, false, "Whether to shout.");
-ABSL_FLAG(double, share, 0.5, "A share.");
-ABSL_FLAG(absl::Duration, patience, absl::Seconds(3), "How long to wait.");
-ABSL_FLAG(std::string, greeting, "hello", "What to say.");
-ABSL_FLAG(std::string, names, "a,b", "To whom.");
 
 namespace quire {
 namespace {
@@ -37,29 +29,26 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const ProgramFlags& Flags() {
-  static const auto* const flags = new ProgramFlags{
-      "quire-shout",
-      "shouts.",
-      "[flags]",
-      {{"What:", {"max_step_ms", "be_loud", "share", "patience", "greeting", "names"}}, ConfigurationFlagGroup()},
-      {"names"}};
-  return *flags;
-}
-
 struct Options {
-  int max_step_ms;
-  bool be_loud;
-  double share;
-  absl::Duration patience;
-  std::string greeting;
-  std::string names;
+  int max_step_ms = 100;
+  bool be_loud = false;
+  double share = 0.5;
+  absl::Duration patience = absl::Seconds(3);
+  std::string greeting = "hello";
+  std::vector<std::string> names = {"a", "b"};
 };
 
-absl::StatusOr<Options> MakeOptions() {
-  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_step_ms", absl::GetFlag(FLAGS_max_step_ms), 0, 1000));
-  return Options{absl::GetFlag(FLAGS_max_step_ms), absl::GetFlag(FLAGS_be_loud),  absl::GetFlag(FLAGS_share),
-                 absl::GetFlag(FLAGS_patience),    absl::GetFlag(FLAGS_greeting), absl::GetFlag(FLAGS_names)};
+Settings Declare(Options* options) {
+  Settings settings{"quire-shout", "shouts.", "[flags]"};
+  settings.Group("What:");
+  settings.Add("max_step_ms", &options->max_step_ms, {0, 1000}, "How long.");
+  settings.Add("be_loud", &options->be_loud, "Whether to shout.");
+  settings.Add("share", &options->share, {0, 1, "in [0, 1)", /*has_min=*/true, /*has_max=*/false}, "A share.");
+  settings.Add("patience", &options->patience, TimeRange::kFromZero, "How long to wait.");
+  settings.Add("greeting", &options->greeting, "What to say.");
+  settings.AddList("names", &options->names, "To whom.");
+  AddConfigurationFlags(&settings);
+  return settings;
 }
 
 class ConfigurationTest : public testing::Test {
@@ -69,13 +58,18 @@ class ConfigurationTest : public testing::Test {
   // Uses a file with the contents `yaml`, unless it is null.
   absl::StatusOr<CommandLine<Options>> Read(const char* yaml, const std::vector<const char*>& arguments = {},
                                             std::vector<const char*> environment = {}) {
-    const absl::FlagSaver saver;
     const std::string config = absl::StrCat("QUIRE_SHOUT_CONFIG=", path_);
     if (yaml != nullptr) {
       std::ofstream(path_, std::ios::binary) << yaml;
       environment.push_back(config.c_str());
     }
-    return ReadConfiguration<Options>(Flags(), arguments, environment, MakeOptions);
+    CommandLine<Options> line;
+    const auto finish = [&line] {
+      return line.options.names.empty() ? InvalidArgument("--names is empty, --greeting is for nobody")
+                                        : absl::OkStatus();
+    };
+    QUIRE_ASSIGN_OR_RETURN(line.text, ReadConfiguration(Declare(&line.options), arguments, environment, finish));
+    return line;
   }
 
   // In messages, the path of the file is replaced by "FILE".
@@ -123,16 +117,16 @@ TEST_F(ConfigurationTest, AFileHasTextsNumbersAndListsInAnyYamlForm) {
   EXPECT_TRUE(line->options.be_loud);
   EXPECT_EQ(line->options.patience, absl::Milliseconds(500));
   EXPECT_EQ(line->options.greeting, "it's \\");
-  EXPECT_EQ(line->options.names, "x,y z");
-  EXPECT_EQ(Read("names: [x]")->options.names, "x");
-  EXPECT_EQ(Read("names: x,y")->options.names, "x,y");
-  EXPECT_EQ(Read("names: []")->options.names, "");
-  EXPECT_EQ(Read("{\"names\": [\"x\"], \"share\": 1}")->options.share, 1) << "JSON is YAML";
+  EXPECT_THAT(line->options.names, ElementsAre("x", "y z"));
+  EXPECT_THAT(Read("names: [x]")->options.names, ElementsAre("x"));
+  EXPECT_THAT(Read("names: x,y")->options.names, ElementsAre("x", "y"));
+  EXPECT_EQ(Error("names: []"), "--names is empty, --greeting is for nobody (--names is from FILE:1)");
+  EXPECT_EQ(Read("{\"names\": [\"x\"], \"share\": 0.25}")->options.share, 0.25) << "JSON is YAML";
   EXPECT_EQ(Read("\xEF\xBB\xBFgreeting: \"a \\\"b\\\"\"\r\n")->options.greeting, "a \"b\"");
-  EXPECT_EQ(Read("greeting: !!str &it  a b # c\r\nnames: [*it]")->options.names, "a b");
-  EXPECT_EQ(Read("names: [\n  x, 'y',\n  z\n]")->options.names, "x,y,z");
-  EXPECT_EQ(Read("# Nothing.\n")->options.names, "a,b");
-  EXPECT_EQ(Read("")->options.names, "a,b");
+  EXPECT_THAT(Read("greeting: !!str &it  a b # c\r\nnames: [*it]")->options.names, ElementsAre("a b"));
+  EXPECT_THAT(Read("names: [\n  x, 'y',\n  z\n]")->options.names, ElementsAre("x", "y", "z"));
+  EXPECT_THAT(Read("# Nothing.\n")->options.names, ElementsAre("a", "b"));
+  EXPECT_THAT(Read("")->options.names, ElementsAre("a", "b"));
 }
 
 TEST_F(ConfigurationTest, WhatIsWrongInAFileIsRefusedWithKeyValueLimitFileAndLine) {
@@ -246,7 +240,7 @@ TEST_F(ConfigurationTest, ThePrintHasEveryFlagWithItsSource) {
   const auto again = Read(line->text->c_str());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->options.greeting, line->options.greeting);
-  EXPECT_EQ(again->options.names, "x,y");
+  EXPECT_THAT(again->options.names, ElementsAre("x", "y"));
   EXPECT_TRUE(again->options.be_loud);
 }
 
@@ -263,9 +257,20 @@ TEST_F(ConfigurationTest, AnyTextIsReadBackFromThePrint) {
 }
 
 TEST_F(ConfigurationTest, TheCheckSaysThatAllIsValidOrWhatIsNot) {
-  EXPECT_EQ(Read("share: 1", {"--check-config"})->text, "quire-shout: the configuration is valid\n");
+  EXPECT_EQ(Read("share: 0.1", {"--check-config"})->text, "quire-shout: the configuration is valid\n");
   EXPECT_EQ(Error("max_step_ms: 1001", {"--check-config"}),
             "--max-step-ms is 1001, it must be 0 .. 1000 (--max-step-ms is from FILE:1)");
+}
+
+TEST_F(ConfigurationTest, AValueOutOfItsRangeIsRefused) {
+  EXPECT_EQ(Error(nullptr, {"--share=1"}), "--share is 1, it must be in [0, 1)");
+  EXPECT_EQ(Error(nullptr, {"--share=nan"}), "--share is nan, it must be in [0, 1)");
+  EXPECT_EQ(Error(nullptr, {"--patience=-1s"}), "--patience is -1s, it must be 0 .. 24h");
+  EXPECT_EQ(Error(nullptr, {"--patience=25h"}), "--patience is 25h, it must be 0 .. 24h");
+  EXPECT_EQ(Error(nullptr, {"--max-step-ms=1001", "--share=2"}), "--max-step-ms is 1001, it must be 0 .. 1000")
+      << "the first one in the table";
+  EXPECT_TRUE(Read(nullptr, {"--max-step-ms=1001", "--max-step-ms=0", "--share=0", "--patience=0"}).ok())
+      << "only the last value counts";
 }
 
 TEST(NearestNameTest, IsTheOneWithTheFewestChanges) {

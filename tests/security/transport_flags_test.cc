@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/reflection.h"
+#include "base/command_line.h"
 #include "base/local_address.h"
+#include "base/status.h"
 #include "gtest/gtest.h"
 #include "security/tls_mismatch.h"
 
@@ -30,10 +31,14 @@ TEST(LocalAddressTest, OnlyWhatCannotLeaveTheMachineIsLocal) {
 // Reads the flags in `arguments`.
 absl::StatusOr<Transport> Read(const std::vector<const char*>& arguments, const std::string& listen,
                                const OtherProof& other = {}) {
-  static const auto* const flags = new ProgramFlags{"test", "tests.", "", {TransportFlagGroup()}};
-  const absl::FlagSaver saver;
-  if (const auto text = ReadFlags(*flags, arguments); !text.ok()) return text.status();
-  return ReadTransportFlags(listen, other);
+  Transport transport;
+  Settings settings{"test", "tests.", ""};
+  AddTransportFlags(&transport, &settings);
+  std::vector<FlagValue> values;
+  QUIRE_RETURN_IF_ERROR(ParseArguments(settings, arguments, &values));
+  for (const FlagValue& value : values) QUIRE_RETURN_IF_ERROR(SetFlag(value));
+  QUIRE_RETURN_IF_ERROR(CheckTransport(transport, listen, other));
+  return transport;
 }
 
 std::string Error(const std::vector<const char*>& arguments, const std::string& listen) {
@@ -61,6 +66,9 @@ TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
       Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", {"--tokens", false}).status().message(),
       "--listen is '0.0.0.0:1', which other machines could use without authentication: set --tokens, or --tls-ca to "
       "require certificates, or --insecure");
+  EXPECT_EQ(Read({"--insecure"}, "0.0.0.0:1", {"--tokens", true}).status().message(),
+            "--tokens is set and --listen is '0.0.0.0:1': tokens are not taken over a network without TLS, give "
+            "--tls-cert");
   EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "127.0.0.1:1").ok());
   const auto mutual = Read({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1");
   ASSERT_TRUE(mutual.ok()) << mutual.status();
@@ -81,7 +89,7 @@ TEST(TlsMismatchTest, OnlyAConnectionThatFailsWhileItIsMadeMayBeOne) {
 TEST(TransportFlagsTest, WhatInsecureLeavesOpenIsSaid) {
   const auto warning = [](const std::vector<const char*>& arguments, const std::string& listen,
                           bool has_proof = false) {
-    return InsecureWarning(*Read(arguments, listen, {"--tokens", has_proof}), listen, has_proof);
+    return InsecureWarning(*Read(arguments, listen), listen, has_proof);
   };
   EXPECT_EQ(warning({"--insecure"}, "0.0.0.0:1"),
             "--insecure is set: other machines can use 0.0.0.0:1 without TLS and without authentication.");

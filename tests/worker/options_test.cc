@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -34,7 +33,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 absl::StatusOr<CommandLine<WorkerOptions>> Parse(const std::vector<const char*>& arguments) {
-  const absl::FlagSaver saver;  // Flags belong to the process; each test starts from the defaults.
   return ParseWorkerCommandLine(arguments);
 }
 
@@ -250,8 +248,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
        "--gpu-timeout is set, but --device is simulated, not cuda"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
-      {{"--model=x", "--orphan-hold=-1s"}, "--orphan-hold is -1s, it must be 0 to 24h"},
-      {{"--model=x", "--orphan-hold=25h"}, "--orphan-hold is 25h, it must be 0 to 24h"},
+      {{"--model=x", "--orphan-hold=-1s"}, "--orphan-hold is -1s, it must be 0 .. 24h"},
+      {{"--model=x", "--orphan-hold=25h"}, "--orphan-hold is 25h, it must be 0 .. 24h"},
       {{"--model=x", "--listen=50061"}, "--listen is '50061', it must be host:port or unix:path"},
       {{"--model=x", "--listen=127.0.0.1:70000"}, "--listen is '127.0.0.1:70000', its port must be 0 .. 65535"},
       {{"--model=x", "--metrics-listen=a:b"}, "--metrics-listen is 'a:b', its port must be 0 .. 65535"},
@@ -266,7 +264,6 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
 }
 
 TEST(WorkerOptionsTest, FlagsForGpusMayBeInTheEnvironmentOfWorkersOnOtherDevices) {
-  const absl::FlagSaver saver;
   const absl::StatusOr<CommandLine<WorkerOptions>> line =
       ParseWorkerCommandLine({"--model=x", "--gpu-overlap=false"}, {"QUIRE_WORKER_EXACT_GPU=true"});
   EXPECT_TRUE(line.ok()) << line.status();
@@ -374,7 +371,6 @@ TEST(WorkerOptionsTest, WhatAStartRefusesIsNotExplained) {
 }
 
 TEST(WorkerOptionsTest, ADeviceThatIsOpenRefusesALayoutAsItDoesAtAStart) {
-  const absl::FlagSaver saver;
   const std::string model = "--explain-memory=" + SourcePath("models/tales");
   const auto line = ParseWorkerCommandLine(
       {model.c_str(), "--device=cuda", "--kv-type=int8", "--block-size=8"}, {},
@@ -405,7 +401,6 @@ TEST(WorkerOptionsTest, AModelHasTheNameOfItsFolder) {
 }
 
 TEST(WorkerOptionsTest, TheMemoryOfTheGpuIsReadToExplainThatOfAModel) {
-  const absl::FlagSaver saver;
   const std::string model = "--explain-memory=" + SourcePath("models/tales");
   const auto here = ParseWorkerCommandLine(
       {model.c_str(), "--device=cuda:1"}, {},
@@ -454,16 +449,19 @@ TEST(WorkerOptionsTest, VersionIsPrinted) {
 }
 
 TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
-  const std::string all = FlagTables(WorkerFlags());
+  WorkerFlags options;
+  const Settings settings = WorkerSettings(&options);
+  const std::string all = FlagTables(settings);
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-worker", all), all)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
-  const std::string first = ShortFlagTable({"model", "listen", "device", "kv_bytes", "max_sequences"});
+  const std::string first = ShortFlagTable(settings, {"model", "listen", "device", "kv_bytes", "max_sequences"});
   EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-worker", first), first)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
 }
 
 TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {
-  for (const std::string& name : FlagNames(WorkerFlags())) {
+  WorkerFlags options;
+  for (const std::string& name : WorkerSettings(&options).Names()) {
     const std::string variable = EnvironmentVariable("quire-worker", name);
     EXPECT_FALSE(IsServiceLink(variable)) << variable;
   }

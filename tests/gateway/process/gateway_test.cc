@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
@@ -31,7 +30,6 @@ class GatewayTest : public testing::Test {
     flags.insert(flags.begin(), {"--listen=127.0.0.1:0", "--manager=unix:/does/not/exist", "--manager-wait=0"});
     std::vector<const char*> arguments;
     for (const std::string& flag : flags) arguments.push_back(flag.c_str());
-    const absl::FlagSaver saver;
     const auto line = ParseGatewayCommandLine(arguments);
     ASSERT_TRUE(line.ok()) << line.status();
     auto gateway = Gateway::Start(line->options);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "base/configuration.h"
 #include "gmock/gmock.h"
@@ -23,9 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// Flags live as long as the process, so each parse first resets them to the defaults.
 absl::StatusOr<ManagerOptions> Parse(const std::vector<const char*>& args) {
-  const absl::FlagSaver saver;
   absl::StatusOr<CommandLine<ManagerOptions>> line = ParseManagerCommandLine(args);
   if (!line.ok()) return line.status();
   EXPECT_FALSE(line->text);
@@ -33,7 +30,6 @@ absl::StatusOr<ManagerOptions> Parse(const std::vector<const char*>& args) {
 }
 
 std::string Text(const std::vector<const char*>& args) {
-  const absl::FlagSaver saver;
   return ParseManagerCommandLine(args)->text.value();
 }
 
@@ -275,16 +271,19 @@ TEST(OptionsTest, TheHelpShowsEveryFlagAsItIsTyped) {
 }
 
 TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
-  const std::string all = FlagTables(ManagerFlags());
+  ManagerOptions options;
+  const Settings settings = ManagerSettings(&options);
+  const std::string all = FlagTables(settings);
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-manager", all), all)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
-  const std::string first = ShortFlagTable({"workers", "listen", "tokens", "max_step_ms", "policy"});
+  const std::string first = ShortFlagTable(settings, {"workers", "listen", "tokens", "max_step_ms", "policy"});
   EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-manager", first), first)
       << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
 }
 
 TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {
-  for (const std::string& name : FlagNames(ManagerFlags())) {
+  ManagerOptions options;
+  for (const std::string& name : ManagerSettings(&options).Names()) {
     const std::string variable = EnvironmentVariable("quire-manager", name);
     EXPECT_FALSE(IsServiceLink(variable)) << variable;
   }
