@@ -35,6 +35,13 @@ def flags_of(help_text):
     return flags + [("help", "Print the help and leave", False), ("version", "Print the version and leave", False)]
 
 
+def flags_of_argparse(help_text):
+    """The same of a program in Python."""
+    found = re.findall(r"^  (?:-[a-z], )?--([a-z-]+)( [A-Z]+)?((?: {2,}|\n {3,})\S.*(?:\n {3,}\S.*)*)", help_text,
+                       re.MULTILINE)
+    return [(name, re.split(r"; | \(default ", " ".join(text.split()))[0], bool(value)) for name, value, text in found]
+
+
 # Manual pages.
 
 
@@ -154,8 +161,7 @@ def make(program, others, out):
             flags += [(f"{prefix}.{flag}", *rest) for flag, *rest in flags_of(printed(others[other], "--help"))
                       if flag not in NOT_PASSED_ON]
     elif name == "quire-download":
-        flags = [(flag, flag.replace("-", " "), bool(value))
-                 for flag, value in re.findall(r"^  (?:-h, )?--([a-z-]+)( [A-Z]+)?", help_text, re.MULTILINE)]
+        flags = flags_of_argparse(help_text)
     write(out / f"man1/{name}.1.gz", manual_page(name, version, help_text, parts))
     if name == "quirectl":
         scripts = {shell: printed(program, "completion", shell) for shell in ("bash", "zsh", "fish")}
