@@ -257,7 +257,9 @@ void Conductor::PrintAccess() const {
   const bool has_answered = !access_.needs_certificate && !access_.needs_token;
   std::string text = absl::StrCat(name_, has_answered ? " answers after " : " is loaded after ",
                                   absl::StrFormat("%.1f", absl::ToDoubleSeconds(absl::Now() - start_)), " s\n");
-  absl::StrAppend(&text, request_->has_text ? "  chat page    " : "  gateway      ", access_.url, "/\n");
+  if (request_->has_text) absl::StrAppend(&text, "  chat page    ", access_.url, "/\n");
+  absl::StrAppend(&text, "  clients      export OPENAI_BASE_URL=", access_.url, "/v1 ANTHROPIC_BASE_URL=", access_.url,
+                  "\n");
   const Part& manager = part(kManager);
   int port = 0;
   if (manager.Value("status_page") != "off" && absl::SimpleAtoi(manager.metrics_port(), &port)) {

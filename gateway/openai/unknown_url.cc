@@ -55,6 +55,7 @@ bool IsWithin(absl::string_view path, absl::string_view parent) {
 // Returns what the message says besides the path.
 std::string Advice(absl::string_view path, const std::vector<absl::string_view>& known) {
   const absl::string_view asked = absl::StripSuffix(path, "/");
+  if (asked == "/v1") return ": this is the base URL of OpenAI's clients; /v1/models shows what is served";
   absl::string_view nearest;  // The longest one.
   for (const absl::string_view candidate : known) {
     if (candidate.size() < 2 || candidate.size() <= nearest.size()) continue;

@@ -115,6 +115,9 @@ class ServeTest(unittest.TestCase):
             self.assertEqual(answer["object"], "chat.completion")
             self.assertGreater(len(answer["choices"][0]["message"]["content"]), 10)
         self.assertIn("<html", read(self.url() + "/"))
+        # What the clients of OpenAI and Anthropic read.
+        bases = self.paste(self.said("^  clients +(.*)$") + "; echo $OPENAI_BASE_URL $ANTHROPIC_BASE_URL").split()
+        self.assertEqual(bases, [self.url() + "/v1", self.url()])
         self.assertIn("<html", read(self.said("^  status page +(.*)$")))
         # The rest of the shell's commands find the manager, too.
         self.assertIn("tales", self.paste(self.said("^  quirectl +(.*)$") + f" >/dev/null; {BIN}/quirectl model"))

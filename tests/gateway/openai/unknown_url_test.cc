@@ -26,6 +26,8 @@ TEST(UnknownUrlTest, AWrongBaseUrlIsToldTheRightPath) {
             "there is nothing at /v1/chat/completions/; did you mean /v1/chat/completions?");
   EXPECT_EQ(MessageFor("/v1/tokenize"), "there is nothing at /v1/tokenize; did you mean /tokenize?");
   EXPECT_EQ(MessageFor("/v1/nothing"), "there is nothing at /v1/nothing");
+  EXPECT_EQ(MessageFor("/v1/"),
+            "there is nothing at /v1/: this is the base URL of OpenAI's clients; /v1/models shows what is served");
   EXPECT_EQ(MessageFor("//"), "there is nothing at //");
 }
 
