@@ -27,7 +27,7 @@ if(QUIRE_SANITIZE)
   endif()
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
-  # If a check of pointer arithmetic ends the program at once, each of them is an exit of its loop, and clang needs about
+  # If a check of pointer arithmetic ends the program at once, each check is an exit of its loop, and clang needs about
   # twice as long for the kernels. So the run-time library ends the program (base/sanitizer_options.cc).
   if(QUIRE_SANITIZE MATCHES undefined AND NOT QUIRE_SANITIZE MATCHES fuzzer)
     add_compile_options(-fsanitize-recover=pointer-overflow)
@@ -164,18 +164,30 @@ function(quire_binary)
 endfunction()
 
 # Labels a test with its folder below tests/, and with FOLDERS, which are further folders that it tests. ./check --quick
-# runs the tests whose labels are folders that have changed, and those with the label "documents", which check generated
-# documents. A test whose program is not in the sample is disabled.
+# runs the tests whose labels are folders that have changed. Those with the label "documents" check generated documents.
+# TARGETS are what the test needs, if that is not the program of its name. A script needs the installed programs, unless
+# it says otherwise. All of this goes into the file tests.txt of the build, for tools/check_plan.
 function(quire_label_test name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
-  get_property(left_out GLOBAL PROPERTY QUIRE_TESTS_OUTSIDE_SAMPLE)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;TARGETS" ${ARGN})
   string(REGEX REPLACE "[.].*" "" program ${name})
-  if(program IN_LIST left_out)
-    set_tests_properties(${name} PROPERTIES DISABLED TRUE)
+  if(NOT ARG_TARGETS AND TARGET ${program})
+    set(ARG_TARGETS ${program})
+  elseif(NOT ARG_TARGETS AND QUIRE_GRPC AND NOT QUIRE_SANITIZE)
+    set(ARG_TARGETS quire_installed)
   endif()
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "^tests/" "" folder "${folder}")
-  set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
+  set(labels ${folder} ${ARG_FOLDERS})
+  set_property(TEST ${name} APPEND PROPERTY LABELS ${labels})
+  list(JOIN ARG_TARGETS " " targets)
+  list(JOIN labels " " labels)
+  set_property(GLOBAL APPEND_STRING PROPERTY QUIRE_TESTS "${name}|${targets}|${labels}\n")
+endfunction()
+
+# Called when all tests are defined.
+function(quire_write_tests)
+  get_property(tests GLOBAL PROPERTY QUIRE_TESTS)
+  file(WRITE ${PROJECT_BINARY_DIR}/tests.txt "${tests}")
 endfunction()
 
 # The optimisation of the tests themselves costs more time than it saves; the code under test has that of the preset.
@@ -192,13 +204,9 @@ endfunction()
 
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
-# A test that starts threads is THREADED. These tests are part of the target quire_threaded_tests and have the label
-# "threaded".
+# A test that starts threads is THREADED. These tests have the label "threaded".
 # In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one. The sources of ALONE are compiled
 # separately, because they use names that another source of the test uses as well.
-# The target quire_tests makes what ctest runs in a build without gRPC, and no other programs.
-add_custom_target(quire_tests)
-add_custom_target(quire_threaded_tests)
 function(quire_test)
   cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -213,23 +221,8 @@ function(quire_test)
   quire_compile_as_test(${ARG_NAME})
   quire_note_headers(${ARG_NAME} test)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  set(kind TESTS)
-  set(targets quire_tests)
   if(ARG_THREADED)
-    set(kind THREADED_TESTS)
-    list(APPEND targets quire_threaded_tests)
     list(APPEND ARG_FOLDERS threaded)
-  endif()
-  set(is_in_sample TRUE)
-  if(QUIRE_SANITIZE)
-    quire_draw(${kind} is_in_sample)
-  endif()
-  if(is_in_sample)
-    foreach(target IN LISTS targets)
-      add_dependencies(${target} ${ARG_NAME})
-    endforeach()
-  else()
-    set_property(GLOBAL APPEND PROPERTY QUIRE_TESTS_OUTSIDE_SAMPLE ${ARG_NAME})
   endif()
   if(NOT ARG_SHARDS)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
@@ -250,11 +243,10 @@ endfunction()
 function(quire_program_test)
   cmake_parse_arguments(ARG "" "NAME;PATTERN;TIMEOUT" "COMMAND;FOLDERS" ${ARGN})
   list(POP_FRONT ARG_COMMAND program)
-  add_dependencies(quire_tests ${program})
   add_test(NAME ${ARG_NAME} COMMAND ${CMAKE_COMMAND} -DPATTERN=${ARG_PATTERN}
     -P ${PROJECT_SOURCE_DIR}/cmake/run_and_match.cmake -- $<TARGET_FILE:${program}> ${ARG_COMMAND})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  quire_label_test(${ARG_NAME} FOLDERS ${ARG_FOLDERS})
+  quire_label_test(${ARG_NAME} FOLDERS ${ARG_FOLDERS} TARGETS ${program})
 endfunction()
 
 # Runs the same test program once more for each width to which weights can be rounded.
