@@ -55,6 +55,12 @@ class Backend : public DeviceMemory, public Operations {
   // not enough. REQUIRES: CheckLayout is OK.
   virtual BackendStatus Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) = 0;
 
+  // Sets the group of the operations that exchange something with other ranks, or null for none. All ranks call this at
+  // the same point among their exchanges. An asynchronous backend then connects its device with the devices of the
+  // other ranks, which takes seconds, and needs the group until the next call. Returns an error if it cannot, or if the
+  // group has ended. REQUIRES: no operation that exchanges something is running.
+  virtual BackendStatus SetGroup(Collective* /*group*/) { return BackendStatus::Ok(); }
+
   // Returns null when the backend does not record layers.
   virtual LayerRecorder* layer_recorder() { return nullptr; }
 };

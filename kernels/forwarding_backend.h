@@ -81,6 +81,7 @@ class ForwardingBackend : public Backend {
     return backend_->PrepareBatch(views, num_views, max_tokens);
   }
   LayerRecorder* layer_recorder() override { return backend_->layer_recorder(); }
+  BackendStatus SetGroup(Collective* group) override { return backend_->SetGroup(group); }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override {
     backend_->Embed(table, token_ids, num_tokens, scale, y);
   }

@@ -29,7 +29,7 @@ struct RmsNormArgs {
   int64_t y_stride = 0;
   bool subtracts_mean = false;  // REQUIRES: Has(OptionalPart::kLayerNorm), unless it is false.
   // If y_cols is above 0, only the columns [y_first, y_first + y_cols) are stored, at the beginning of each row of y.
-  // REQUIRES: then Has(OptionalPart::kRanks), y is float32, and there is no residual.
+  // REQUIRES: then Has(OptionalPart::kRanks), y has the type of activations, and there is no residual.
   int y_first = 0;
   int y_cols = 0;
 };

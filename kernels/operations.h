@@ -106,7 +106,8 @@ class Operations {
   // REQUIRES: Has(OptionalPart::kPlainMlp).
   virtual void Activate(const ActivateArgs& args) = 0;
   // These need OptionalPart::kRanks, and wait for the other ranks. When the group has ended, what they were to write is
-  // undefined, and Collective::Status says why.
+  // undefined, and Collective::Status says why. On an asynchronous backend, the group is that of Backend::SetGroup, or
+  // a LoopbackCollective. ExchangeRows is for other backends.
   virtual void AddParts(const AddPartsArgs& args) = 0;
   virtual void GatherColumns(const GatherColumnsArgs& args) = 0;
   virtual void ExchangeRows(const ExchangeRowsArgs& args) = 0;

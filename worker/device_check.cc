@@ -50,6 +50,10 @@ namespace {
 absl::Status CheckExpertsForGpu(const std::string& path, const ModelConfig& config, const WeightRounding& rounding) {
   constexpr int kMost = 512, kMostGroups = 32;
   if (!config.moe.exists()) return absl::OkStatus();
+  if (config.shard.size > 1) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": the model has experts, which ", config.shard.size,
+                                                      " GPUs cannot divide; --tp must be 1, or the device a CPU"));
+  }
   const RouterRule& router = config.moe.router;
   if (router.num_experts > kMost || router.num_groups > kMostGroups) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": there are ", router.num_experts, " experts in ",

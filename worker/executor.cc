@@ -47,6 +47,12 @@ v1::RowTables TellTables(absl::Span<const BatchSlice> slices, const WorkerLimits
   return tables;
 }
 
+absl::Status AboutGroup(const BackendStatus& status) {
+  if (status.ok()) return absl::OkStatus();
+  return WithReason(absl::UnavailableError(absl::StrCat("the group of ranks has ended: ", status.message())),
+                    kGroupPeerLost);
+}
+
 }  // namespace
 
 int LogitRowsFor(const WorkerLimits& limits) {
@@ -111,13 +117,15 @@ bool Executor::CanBegin(const v1::StepPlan& plan) const {
                       [&](uint32_t row) { return is_pending(row) && rows_[row].sampling().NeedsTokens(); });
 }
 
+absl::Status Executor::SetGroup(Collective* group) {
+  if (transformer_->num_ranks() == 1) return absl::OkStatus();
+  transformer_->SetGroup(group);
+  return AboutGroup(backend_->SetGroup(group));
+}
+
 absl::Status Executor::GroupStatus() const {
   const Collective* const group = transformer_->group();
-  if (group == nullptr) return absl::OkStatus();
-  const BackendStatus status = group->Status();
-  if (status.ok()) return absl::OkStatus();
-  return WithReason(absl::UnavailableError(absl::StrCat("the group of ranks has ended: ", status.message())),
-                    kGroupPeerLost);
+  return group == nullptr ? absl::OkStatus() : AboutGroup(group->Status());
 }
 
 absl::Status Executor::Begin(const v1::StepPlan& plan) {

@@ -78,10 +78,10 @@ class Executor {
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
 
   // Sets the group in which this rank runs plans, or none (Transformer::SetGroup). All ranks run the same plans. Does
-  // nothing if the model is whole: the ranks of a simulated device exchange no sums.
-  void SetGroup(Collective* group) {
-    if (transformer_->num_ranks() > 1) transformer_->SetGroup(group);
-  }
+  // nothing if the model is whole: the ranks of a simulated device exchange no sums. When the devices of the ranks
+  // cannot reach each other, returns UNAVAILABLE with the reason that GroupStatus has.
+  absl::Status SetGroup(Collective* group);
+  int num_ranks() const { return transformer_->num_ranks(); }
   // Returns UNAVAILABLE with the reason GROUP_PEER_LOST when the group has ended. Then the rows and the blocks of the
   // last step that was begun are undefined, and its result has no meaning. The weights and the device are as before.
   absl::Status GroupStatus() const;

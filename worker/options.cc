@@ -184,7 +184,7 @@ void AddDeviceFlags(WorkerFlags* options, Settings* table) {
       "for each, divides its cores, and starts a rank again that has ended. Rank 0 listens at --listen, and rank r at "
       "the port + r, or at the path with .r at its end; so does --metrics-listen. With --tp-hosts, this holds for the "
       "ranks of one host, counted from its first one. --kv-bytes and --swap-bytes are for all ranks together. The "
-      "ranks give the tokens of one worker, bit for bit. For --device=cpu and simulated.");
+      "ranks give the tokens of one worker, bit for bit, on CPUs. With --device=cuda:N, rank r has the GPU N + r.");
   table->Add("tp_hosts", &options->tp_hosts,
              "The hosts over which the ranks of --tp are divided: for each, the address at which the manager reaches "
              "its first rank, as host:port, separated by commas. Each host has as many ranks as the others, at "
@@ -378,8 +378,9 @@ absl::Status ReadRanks(WorkerFlags* options) {
   if (size < 1 || size > kMaxRanks || (size & (size - 1)) != 0) {
     return InvalidArgument("--tp is ", size, ", it must be 1, 2, 4 or 8");
   }
-  if (size > 1 && options->gpu) {
-    return InvalidArgument("--tp is ", size, ", with --device=", options->device, " it must be 1");
+  if (size > 1 && options->gpu && options->exact_gpu) {
+    return InvalidArgument("--tp is ", size,
+                           ", with --exact-gpu it must be 1: GPUs add the sums of ranks in another order");
   }
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("rank", rank, -1, size - 1));
   if (group.size() > kMaxGroupIdBytes) {
@@ -397,7 +398,9 @@ absl::Status ReadRanks(WorkerFlags* options) {
   if (rank >= 0 && (rank < first_rank || rank > last_rank)) {
     return InvalidArgument("--rank is ", rank, ", this host has the ranks ", first_rank, " to ", last_rank);
   }
-  if (rank >= 0) options->rank = rank;
+  if (rank < 0) return absl::OkStatus();
+  options->rank = rank;
+  if (options->gpu) *options->gpu += rank - first_rank;
   return absl::OkStatus();
 }
 

@@ -103,9 +103,12 @@ absl::Status RankGroup::Agree(uint64_t epoch, const v1::StepPlan& plan) {
   return Exchange({.epoch = epoch, .step = plan.step(), .plan = hash.Low()});
 }
 
-void RankGroup::Leave(bool has_failed) {
+void RankGroup::TellEnd(bool has_failed) {
   if (!is_over_ && !has_failed) Exchange({}).IgnoreError();
   is_over_ = true;
+}
+
+void RankGroup::Leave() {
   std::unique_ptr<SessionCollective> left;
   {
     const MutexLock lock(&mutex_);

@@ -80,9 +80,11 @@ class RankGroup {
   // rank begins it, and the session is over: UNAVAILABLE if another rank has ended its session or is lost, and
   // INVALID_ARGUMENT if it has another plan.
   absl::Status Agree(uint64_t epoch, const v1::StepPlan& plan);
-  // Tells the others that the session has ended here, and leaves it. If a step has failed, the others may be in the
-  // middle of theirs, and are told nothing.
-  void Leave(bool has_failed) QUIRE_EXCLUDES(mutex_);
+  // Tells the others that the session has ended here. If a step has failed, the others may be in the middle of theirs,
+  // and are told nothing.
+  void TellEnd(bool has_failed) QUIRE_EXCLUDES(mutex_);
+  // Leaves the session. Nothing may use its collective any more. REQUIRES: TellEnd was called.
+  void Leave() QUIRE_EXCLUDES(mutex_);
 
  private:
   // What a rank is about to do.

@@ -257,6 +257,7 @@ void SessionLoop::Run() {
   for (const std::shared_ptr<StepSession>& session : {served_, current_}) {
     if (session != nullptr) session->End(absl::UnavailableError("the worker is stopping"));
   }
+  executor_->SetGroup(nullptr).IgnoreError();
   current_ = nullptr;
   served_ = nullptr;
 }
@@ -327,8 +328,9 @@ void SessionLoop::LogEndOfServed() {
 
 void SessionLoop::LeaveGroup() {
   mutex_.Unlock();
-  ranks_->Leave(has_failed_);
-  executor_->SetGroup(nullptr);
+  ranks_->TellEnd(has_failed_);
+  executor_->SetGroup(nullptr).IgnoreError();  // Leaving is no error.
+  ranks_->Leave();
   mutex_.Lock();
 }
 
@@ -336,8 +338,8 @@ bool SessionLoop::JoinGroup() {
   ranks_->Take(group_);
   mutex_.Unlock();
   ranks_->PrepareNext();  // Another manager may open a session while this one waits.
-  const absl::Status status = ranks_->Join();
-  if (status.ok()) executor_->SetGroup(ranks_->collective());
+  absl::Status status = ranks_->Join();
+  if (status.ok()) status = executor_->SetGroup(ranks_->collective());
   mutex_.Lock();
   if (status.ok()) return true;
   QUIRE_LOG(kWarning) << "session of epoch " << Named("epoch", served_epoch_) << " cannot begin: " << status.message();

@@ -100,7 +100,8 @@ v1::StepPlan PlanOf(const DecodeStep& decode, uint64_t step, int num_ended, cons
 
 absl::Status RecordSteps(Backend* backend, const WorkerLimits& limits, absl::Duration longest_time,
                          Executor* executor) {
-  if (backend->layer_recorder() == nullptr) return absl::OkStatus();
+  // Recorded steps of a rank hold exchanges of one session.
+  if (backend->layer_recorder() == nullptr || executor->num_ranks() > 1) return absl::OkStatus();
   const int64_t end_us = SteadyClock().NowMicros() + absl::ToInt64Microseconds(longest_time);
   uint64_t step = 0;
   int num_rows = 0;

@@ -75,12 +75,16 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
   if (device == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }
+  if (const BackendStatus groups = options.rank ? device->CheckGroups() : BackendStatus::Ok(); !groups.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("--tp=", options.num_ranks, ": ", groups.message()));
+  }
   return std::make_unique<cuda::CudaBackend>(std::move(device),
                                              cuda::CudaBackendOptions{.element = GpuElementFor(config, options.kv_type),
                                                                       .exact = options.exact_gpu,
                                                                       .graphs = options.gpu_graphs,
                                                                       .rounds_int8_inputs = options.gpu_int8_inputs,
-                                                                      .rounds_fp8_inputs = options.gpu_fp8_inputs});
+                                                                      .rounds_fp8_inputs = options.gpu_fp8_inputs,
+                                                                      .num_ranks = options.num_ranks});
 }
 
 // Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.

@@ -55,6 +55,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       has_graphs_(options.graphs),
       rounds_int8_inputs_(options.rounds_int8_inputs),
       rounds_fp8_inputs_(options.rounds_fp8_inputs && !options.exact),
+      num_ranks_(options.num_ranks),
       kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
       attention_(device_.get(), exact_),
       sampler_(device_.get(), &kernels_),
@@ -62,6 +63,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
                  QuantizedProducts::kMostPackedTokens),
       rounded_products_(device_.get(), &kernels_, element_),
       experts_(device_.get(), &kernels_),
+      rank_sums_(device_.get(), &kernels_, exact_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get(), Recorded::kNever),
       copies_arena_(device_.get(), Recorded::kNever),
@@ -73,7 +75,8 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaBackend::NumericsFingerprint() const {
-  return "cuda 3 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
+  return "cuda 3 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") +
+         (num_ranks_ > 1 ? std::to_string(num_ranks_) + " ranks, " : "") + device_->NumericsFingerprint();
 }
 
 BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) const {
@@ -113,6 +116,12 @@ void CudaBackend::Free(void* memory) {
   device_->Synchronize();
   graphs_.Reset();
   device_->Free(memory);
+}
+
+// Recorded steps hold the connection of their session.
+BackendStatus CudaBackend::SetGroup(Collective* group) {
+  graphs_.Reset();
+  return rank_sums_.SetGroup(group);
 }
 
 void CudaBackend::FreeHost(void* memory) {
@@ -382,20 +391,11 @@ void CudaBackend::Activate(const ActivateArgs& args) {
                   NumBlocks(count / kVectorElements, kernels_.activate.num_threads));
 }
 
-void CudaBackend::AddParts(const AddPartsArgs& /*args*/) {
-  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
-}
-
-void CudaBackend::GatherColumns(const quire::GatherColumnsArgs& /*args*/) {
-  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
-}
-
-void CudaBackend::ExchangeRows(const ExchangeRowsArgs& /*args*/) {
-  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
+void CudaBackend::ExchangeRows(const ExchangeRowsArgs& args) {
+  Fatal("an exchange of %d rows, of an asynchronous backend", args.num_rows);
 }
 
 void CudaBackend::RmsNorm(const RmsNormArgs& args) {
-  if (args.y_cols != 0) Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
   CheckOutput(args.y_type);
   device_->Launch(kernels_.rms_norm,
                   RmsNormKernelArgs{.x = static_cast<const uint16_t*>(args.x),
@@ -407,7 +407,9 @@ void CudaBackend::RmsNorm(const RmsNormArgs& args) {
                                     .residual = static_cast<const uint16_t*>(args.residual),
                                     .x_stride = int32_t(args.x_stride),
                                     .y_stride = int32_t(args.y_stride),
-                                    .subtracts_mean = args.subtracts_mean},
+                                    .subtracts_mean = args.subtracts_mean,
+                                    .y_first = args.y_first,
+                                    .y_cols = args.y_cols},
                   NumBlocks(args.num_rows, 1));
 }
 

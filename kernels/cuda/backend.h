@@ -15,6 +15,7 @@
 #include "kernels/cuda/experts.h"
 #include "kernels/cuda/layer_graphs.h"
 #include "kernels/cuda/quantized_products.h"
+#include "kernels/cuda/rank_sums.h"
 #include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/cuda/sampler.h"
@@ -34,6 +35,7 @@ struct CudaBackendOptions {
   // Does the same with the inputs of products by weights of FP8 that have one scale for each row or for each block of
   // 128 x 128, unless `exact`, and if the device has the kernels for it.
   bool rounds_fp8_inputs = true;
+  int num_ranks = 1;  // Of the group for which the device computes; their number decides the order of sums.
 };
 
 // The backend for GPUs. It queues operations in the order of the calls. CopyToDevice, CopyToHost, Free and FreeHost
@@ -53,6 +55,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
   BackendStatus Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) override;
   LayerRecorder* layer_recorder() override { return has_graphs_ ? this : nullptr; }
+  BackendStatus SetGroup(Collective* group) override;
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
   std::optional<size_t> TotalBytes() const override { return device_->TotalBytes(); }
@@ -65,7 +68,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   DataType ActivationType() const override { return element_; }
   // Returns whether the kernels have a part. Has says the same of an object.
   static bool Supports(OptionalPart part) {
-    return part != OptionalPart::kRanks && part != OptionalPart::kSinks && part != OptionalPart::kClampedSwiglu;
+    return part != OptionalPart::kSinks && part != OptionalPart::kClampedSwiglu;
   }
   bool Has(OptionalPart part) const override { return Supports(part); }
 
@@ -89,8 +92,8 @@ class CudaBackend : public Backend, private LayerRecorder {
   void Route(const RouteArgs& args) override { experts_.Route(args); }
   void ExpertMlp(const ExpertMlpArgs& args) override { experts_.Run(args); }
   void Activate(const ActivateArgs& args) override;
-  void AddParts(const AddPartsArgs& args) override;
-  void GatherColumns(const quire::GatherColumnsArgs& args) override;
+  void AddParts(const AddPartsArgs& args) override { rank_sums_.Run(args); }
+  void GatherColumns(const quire::GatherColumnsArgs& args) override { rank_sums_.Run(args); }
   void ExchangeRows(const ExchangeRowsArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;
   void RopeAppend(const RopeAppendArgs& args) override;
@@ -137,12 +140,14 @@ class CudaBackend : public Backend, private LayerRecorder {
   const bool has_graphs_;
   const bool rounds_int8_inputs_;
   const bool rounds_fp8_inputs_;
+  const int num_ranks_;
   const KernelTable& kernels_;  // The kernels that do not depend on the size of heads and blocks.
   CudaAttention attention_;
   Sampler sampler_;
   QuantizedProducts quantized_;
   RoundedProducts rounded_products_;
   CudaExperts experts_;
+  CudaRankSums rank_sums_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   size_t most_batch_bytes_ = 0;                              // Bytes of a batch without its plans.

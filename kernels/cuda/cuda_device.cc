@@ -138,6 +138,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& prope
 CudaDevice::~CudaDevice() {
   MakeCurrent();
   CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize, of the last work of a device,");
+  group_.reset();
   matmul_.reset();
   for (const cudaEvent_t event : events_) CheckCuda(cudaEventDestroy(event), "cudaEventDestroy");
   CheckCuda(cudaStreamDestroy(stream_), "cudaStreamDestroy");
@@ -372,6 +373,34 @@ bool CudaDevice::MultiplyInt8(const Int8MatmulArgs& args) {
 bool CudaDevice::MultiplyFp8(const Fp8MatmulArgs& args) {
   MakeCurrent();
   return matmul_->MultiplyFp8(args, is_recording_);
+}
+
+BackendStatus CudaDevice::CheckGroups() {
+  std::string why_not;
+  return nccl::Open(nccl::kLibraryName, &why_not) == nullptr ? BackendStatus::Error(why_not) : BackendStatus::Ok();
+}
+
+BackendStatus CudaDevice::JoinGroup(Collective* group) {
+  MakeCurrent();
+  std::string why_not;
+  const nccl::Library* const library = nccl::Open(nccl::kLibraryName, &why_not);
+  if (library != nullptr) group_ = NcclGroup::Join(library, group, stream_, &why_not);
+  return group_ == nullptr ? BackendStatus::Error(why_not) : BackendStatus::Ok();
+}
+
+void CudaDevice::LeaveGroup() {
+  Synchronize();
+  group_.reset();
+}
+
+void CudaDevice::AllGather(const void* from, size_t bytes, void* to) {
+  MakeCurrent();
+  group_->AllGather(from, bytes, to);
+}
+
+void CudaDevice::AllReduce(const float* part, size_t count, float* sums) {
+  MakeCurrent();
+  group_->AllReduce(part, count, sums);
 }
 
 void CudaDevice::BeginRecording() {

@@ -13,6 +13,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_options.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/cuda/nccl_group.h"
 #include "kernels/cuda/progress_watch.h"
 
 namespace quire::cuda {
@@ -53,6 +54,12 @@ class CudaDevice : public Device {
   bool MultiplyInt8(const Int8MatmulArgs& args) override;
   bool MultiplyFp8(const Fp8MatmulArgs& args) override;
 
+  BackendStatus CheckGroups() override;
+  BackendStatus JoinGroup(Collective* group) override;
+  void LeaveGroup() override;
+  void AllGather(const void* from, size_t bytes, void* to) override;
+  void AllReduce(const float* part, size_t count, float* sums) override;
+
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;
   void Replay(const Graph& graph) override;
@@ -91,6 +98,7 @@ class CudaDevice : public Device {
   uint64_t num_marks_ = 0;
   ProgressWatch watch_;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<NcclGroup> group_;
   std::unordered_map<const void*, LoadedKernel> loaded_;  // Results of Load, by entry.
 
   // Arguments of CopyBatch in CUDA's form; kept to reuse their memory.

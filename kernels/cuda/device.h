@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "kernels/backend_status.h"
 #include "kernels/ceil_div.h"
+#include "kernels/collective.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/types.h"
 
@@ -144,8 +146,22 @@ class Device {
   // Queues a multiplication of numbers of FP8. Returns false in the same case.
   virtual bool MultiplyFp8(const Fp8MatmulArgs& args) = 0;
 
-  // Launches and multiplications between these two calls are recorded and not executed. EndRecording returns null, and
-  // forgets them, when there is not enough memory for the graph.
+  // Returns why this cannot be the device of a rank, or OK.
+  virtual BackendStatus CheckGroups() = 0;
+  // Connects this device with the devices of the other ranks of `group`. All ranks call this at the same point among
+  // their exchanges. When the group ends, queued exchanges end, and what they were to write is undefined. When an
+  // exchange fails, the device ends the group. The group must exist until LeaveGroup.
+  virtual BackendStatus JoinGroup(Collective* group) = 0;
+  // Ends exchanges with the other devices. Graphs that hold exchanges must be gone.
+  virtual void LeaveGroup() = 0;
+  // The next two queue exchanges. All ranks call them in the same order. REQUIRES: JoinGroup was OK.
+  // The same as Collective::AllGather, with memory of the device.
+  virtual void AllGather(const void* from, size_t bytes, void* to) = 0;
+  // sums[i] = part[i] of all ranks, added in an order of the library's choice. All ranks get the same bits.
+  virtual void AllReduce(const float* part, size_t count, float* sums) = 0;
+
+  // Launches, multiplications and exchanges between these two calls are recorded and not executed. EndRecording returns
+  // null, and forgets them, when there is not enough memory for the graph.
   virtual void BeginRecording() = 0;
   virtual std::unique_ptr<Graph> EndRecording() = 0;
   // Queues the recorded work. The graph must outlive that work.

@@ -80,6 +80,7 @@ std::vector<float> Widened(const uint16_t* from, size_t count, DataType type) {
 class EmulatedDevice::Recording : public Graph {
  public:
   std::vector<std::function<void()>> work;
+  bool has_exchanges = false;
 };
 
 EmulatedDevice::EmulatedDevice(bool is_sm90) : is_sm90_(is_sm90) {}
@@ -211,6 +212,35 @@ bool EmulatedDevice::MultiplyInt8(const Int8MatmulArgs& args) {
   return true;
 }
 
+BackendStatus EmulatedDevice::JoinGroup(Collective* group) {
+  group_ = group;
+  return group->Status();
+}
+
+void EmulatedDevice::Exchange(std::function<void()> work) {
+  Queue(std::move(work));
+  if (recording_ != nullptr) {
+    recording_->has_exchanges = true;
+  } else {
+    Synchronize();
+  }
+}
+
+void EmulatedDevice::AllGather(const void* from, size_t bytes, void* to) {
+  Exchange([group = group_, from, bytes, to] { group->AllGather(from, bytes, to); });
+}
+
+void EmulatedDevice::AllReduce(const float* part, size_t count, float* sums) {
+  Exchange([group = group_, part, count, sums] {
+    std::vector<float> all(count * group->size());
+    if (!group->AllGather(part, count * sizeof(float), all.data())) return;
+    for (size_t i = 0; i < count; ++i) {
+      sums[i] = 0;
+      for (int rank = 0; rank < group->size(); ++rank) sums[i] += all[rank * count + i];
+    }
+  });
+}
+
 void EmulatedDevice::BeginRecording() {
   ++num_recordings_;
   recording_ = std::make_unique<Recording>();
@@ -222,7 +252,9 @@ std::unique_ptr<Graph> EmulatedDevice::EndRecording() {
 
 void EmulatedDevice::Replay(const Graph& graph) {
   ++num_replays_;
-  for (const std::function<void()>& work : static_cast<const Recording&>(graph).work) Queue(work);
+  const auto& recording = static_cast<const Recording&>(graph);
+  for (const std::function<void()>& work : recording.work) Queue(work);
+  if (recording.has_exchanges) Synchronize();
 }
 
 void EmulatedDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,

@@ -59,6 +59,13 @@ class EmulatedDevice : public Device {
   bool MultiplyInt8(const Int8MatmulArgs& args) override;
   bool MultiplyFp8(const Fp8MatmulArgs& args) override;
 
+  // Exchanges are done at once, so a rank may use the group for others between them.
+  BackendStatus CheckGroups() override { return BackendStatus::Ok(); }
+  BackendStatus JoinGroup(Collective* group) override;
+  void LeaveGroup() override { group_ = nullptr; }
+  void AllGather(const void* from, size_t bytes, void* to) override;
+  void AllReduce(const float* part, size_t count, float* sums) override;
+
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;
   void Replay(const Graph& graph) override;
@@ -77,6 +84,8 @@ class EmulatedDevice : public Device {
 
   void Queue(std::function<void()> work);
   void DoNext();
+  // Queues work that waits for other ranks.
+  void Exchange(std::function<void()> work);
   // Returns whether the address lies in memory that was allocated here. CUDA calls all other host memory pageable.
   bool IsAllocated(const void* memory) const;
   void MultiplyNow(const MatmulArgs& args);
@@ -90,6 +99,7 @@ class EmulatedDevice : public Device {
   uint64_t num_launches_ = 0;
   std::set<const void*> launched_;  // The entries of LaunchKernel.
   std::set<const void*> loaded_;    // Entries that were prepared or launched.
+  Collective* group_ = nullptr;
   int num_copies_ = 0;
   int num_recordings_ = 0;
   int num_replays_ = 0;

@@ -10,6 +10,7 @@ namespace quire::cuda {
 
 struct ActivateKernelArgs;
 struct AddBiasArgs;
+struct AddPartsKernelArgs;
 struct AttentionArgs;
 struct CapLogitsArgs;
 struct CopyBlocksArgs;
@@ -20,6 +21,7 @@ struct ExpertSumArgs;
 struct GatedArgs;
 struct GatherColumnsArgs;
 struct GatherRowsArgs;
+struct JoinColumnsArgs;
 struct RoundedProductArgs;
 struct QuantizedProductArgs;
 struct RmsNormKernelArgs;
@@ -93,6 +95,8 @@ struct KernelTable {
   Kernel<ExpertPlanArgs> expert_plan;
   Kernel<ExpertProductArgs> expert_product;
   Kernel<ExpertSumArgs> expert_sum;
+  Kernel<AddPartsKernelArgs> add_parts;
+  Kernel<JoinColumnsArgs> join_columns;
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
@@ -126,6 +130,8 @@ struct KernelTable {
     visit(expert_plan);
     visit(expert_product);
     visit(expert_sum);
+    visit(add_parts);
+    visit(join_columns);
     visit(sampling);
     for (const QuantizedKernels* kernels : {&int4, &int8, &fp8}) {
       for (const auto& product : kernels->products) visit(product);

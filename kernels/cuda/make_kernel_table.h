@@ -12,6 +12,7 @@
 #include "kernels/cuda/expert_product.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_product.h"
+#include "kernels/cuda/rank_kernels.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/round_rows.h"
@@ -112,6 +113,8 @@ KernelTable MakeKernelTable() {
       .expert_plan = MakeKernel<Entry, ExpertPlanKernel>(),
       .expert_product = MakeKernel<Entry, ExpertProductKernel<Element>>(),
       .expert_sum = MakeKernel<Entry, ExpertSumKernel<Element>>(),
+      .add_parts = MakeKernel<Entry, AddPartsKernel<Element>>(),
+      .join_columns = MakeKernel<Entry, JoinColumnsKernel>(),
       .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>(),
       .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
       .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),

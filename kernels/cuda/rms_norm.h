@@ -23,6 +23,9 @@ struct RmsNormKernelArgs {
   int32_t x_stride = 0;
   int32_t y_stride = 0;
   bool subtracts_mean = false;
+  // Columns that are stored, at the beginning of each row of y; multiples of 8. 0 columns mean all.
+  int32_t y_first = 0;
+  int32_t y_cols = 0;
 };
 
 // A block handles one row at a time. Sums are always added in the same order: threads, then warps.
@@ -60,7 +63,11 @@ class RmsNormKernel {
         const Vector8<Element> residual = Vector8<Element>::Load(args.residual + int64_t{row} * args.dim + d);
         QUIRE_UNROLL for (int i = 0; i < 8; ++i) v.x[i] += residual.x[i];
       }
-      v.Store(y + d);
+      if (args.y_cols == 0) {
+        v.Store(y + d);
+      } else if (d >= args.y_first && d < args.y_first + args.y_cols) {
+        v.Store(y + d - args.y_first);
+      }
     }
   }
 

@@ -90,6 +90,20 @@ TEST(WorkerOptionsTest, RanksRunOnSeveralHosts) {
             "--rank is 0, this host has the ranks 1 to 1");
 }
 
+TEST(WorkerOptionsTest, EachRankHasAGpu) {
+  const auto gpu = [](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"--model=m", "--tp=4", "--group=g"});
+    return *OptionsOf(flags).gpu;
+  };
+  EXPECT_EQ(gpu({"--device=cuda", "--rank=3"}), 3);
+  EXPECT_EQ(gpu({"--device=cuda:4", "--rank=3"}), 7);
+  EXPECT_EQ(gpu({"--device=cuda:1", "--rank=3", "--tp-hosts=127.0.0.1:50061,127.0.0.2:50061", "--tp-host=1",
+                 "--tp-network=lo"}),
+            2);
+  EXPECT_EQ(std::string(Parse({"--model=m", "--tp=2", "--device=cuda", "--exact-gpu"}).status().message()),
+            "--tp is 2, with --exact-gpu it must be 1: GPUs add the sums of ranks in another order");
+}
+
 TEST(WorkerOptionsTest, AModelIsEnough) {
   const WorkerOptions options = OptionsOf({"--model=/models/tiny/"});
   EXPECT_EQ(options.model, "/models/tiny/");
@@ -348,6 +362,9 @@ TEST(WorkerOptionsTest, WhatAStartRefusesIsNotExplained) {
   EXPECT_EQ(error(GoldenModel("mixtral"), {cuda, memory, "--quantize=int8"}),
             GoldenModel("mixtral") +
                 ": the experts would have fewer than 16 bits, and a GPU has no kernels for that; a CPU has them");
+  EXPECT_EQ(error(GoldenModel("mixtral"), {cuda, memory, "--tp=2"}),
+            GoldenModel("mixtral") +
+                ": the model has experts, which 2 GPUs cannot divide; --tp must be 1, or the device a CPU");
   EXPECT_EQ(error(GoldenModel("glm"), {cuda, memory}),
             GoldenModel("glm") +
                 ": the number of dimensions of a head that rotate is 4, on a GPU it must be a multiple of 16");

@@ -101,10 +101,10 @@ class WorkerRanksTest : public testing::TestWithParam<int> {
     LocalGroup group(GetParam());
     ForRanks([&](int rank) {
       absl::Status status;
-      ranks_[rank]->executor().SetGroup(group.collective(rank));
+      EXPECT_TRUE(ranks_[rank]->executor().SetGroup(group.collective(rank)).ok());
       EXPECT_EQ(RunPlans(ranks_[rank].get(), Session(), &status), expected_) << "rank " << rank;
       EXPECT_TRUE(status.ok()) << status;
-      ranks_[rank]->executor().SetGroup(nullptr);
+      EXPECT_TRUE(ranks_[rank]->executor().SetGroup(nullptr).ok());
     });
   }
 
@@ -132,7 +132,7 @@ TEST_P(WorkerRanksTest, LostPeerEndsTheStepAndNotTheProcess) {
   std::vector<absl::Status> statuses(GetParam());
   std::vector<size_t> num_results(GetParam());
   ForRanks([&](int rank) {
-    ranks_[rank]->executor().SetGroup(group.collective(rank));
+    EXPECT_TRUE(ranks_[rank]->executor().SetGroup(group.collective(rank)).ok());
     std::vector<v1::StepPlan> plans = Session();
     if (rank == lost) plans.resize(1);
     num_results[rank] = RunPlans(ranks_[rank].get(), plans, &statuses[rank]).size();

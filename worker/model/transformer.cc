@@ -182,7 +182,7 @@ const float* Transformer::Logits(const int32_t* rows, int num_rows) {
 }
 
 void Transformer::LogitsAndSample(const int32_t* rows, int num_rows, SamplingArgs sampling) {
-  if (has_ranks()) return SampleInTurn(rows, num_rows, sampling);
+  if (has_ranks() && !backend_->IsAsynchronous()) return SampleInTurn(rows, num_rows, sampling);
   sampling.logits = Logits(rows, num_rows);
   backend_->Sample(sampling);
 }

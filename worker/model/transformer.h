@@ -47,9 +47,10 @@ class Transformer {
   // memory, valid until the next call of Logits. `rows` is in host memory. REQUIRES: 1 <= num_rows <= max_logit_rows.
   const float* Logits(const int32_t* rows, int num_rows);
 
-  // Does Logits, and then Backend::Sample. sampling.logits is not read. Each of several ranks draws from the rows of
-  // logits in turn, and tells the others. So all ranks have the same results; if the group ends, all of them are -1.
-  // REQUIRES: with several ranks, the backend is synchronous.
+  // Does Logits, and then Backend::Sample. sampling.logits is not read. If the backend is synchronous, each of several
+  // ranks draws from the rows of logits in turn, and tells the others; if the group ends, all results are -1. Otherwise
+  // the tokens stay on the device, and every rank draws all of them from the logits of all ranks. So all ranks have the
+  // same results.
   void LogitsAndSample(const int32_t* rows, int num_rows, SamplingArgs sampling);
 
   // Computes the hidden states of some token rows of the last Forward, which is what the final norm gives, and writes
@@ -110,7 +111,7 @@ class Transformer {
                       const BackendBuffer& bias, const BackendBuffer& norm, int num_tokens);
   // Writes logits to `y`: with several ranks, of the rank's part of the vocabulary.
   void MultiplyOutput(const int32_t* rows, int num_rows, void* y);
-  // Does LogitsAndSample on a rank.
+  // Does LogitsAndSample on a rank of a synchronous backend.
   void SampleInTurn(const int32_t* rows, int num_rows, const SamplingArgs& sampling);
   // Does AddBlockOutput on a rank, except for the norm.
   void AddRankOutput(const void* x, const PackedMatrix& w, InputLayout x_layout, bool has_rows, int cols,

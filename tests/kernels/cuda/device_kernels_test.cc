@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/kv_unit.h"
+#include "kernels/cuda/rank_kernels.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
@@ -97,6 +98,20 @@ TEST_F(DeviceKernelsTest, RmsNormOfPartsOfRowsAgreesWithFloat64) {
     args.y_stride = kStride;
     device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
     EXPECT_LT(RelativeError(AllValues(x.Download(), element), expected), kTolerance);
+    // A rank stores some columns.
+    constexpr int kFirst = 16, kColumns = 136;
+    x.Upload(bits);
+    args.y = y.data();
+    args.y_stride = dim;
+    args.y_first = kFirst;
+    args.y_cols = kColumns;
+    device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
+    std::vector<double> some =
+        Doubles(AllValues(AllBits(std::vector<float>(normed.begin(), normed.end()), element), element));
+    for (int i = 0; i < kRows * kColumns; ++i) {
+      some[i / kColumns * dim + i % kColumns] = normed[i / kColumns * dim + kFirst + i % kColumns];
+    }
+    EXPECT_LT(RelativeError(AllValues(y.Download(), element), some), kTolerance);
   }
 }
 
@@ -273,6 +288,70 @@ TEST_F(DeviceKernelsTest, AddBiasAgreesWithFloat64) {
       EXPECT_LT(RelativeError(AllValues(y.Download(), element), expected), kTolerance) << dim;
     }
   }
+}
+
+// The tree of parts that four ranks have, which is not their sum from left to right.
+float TreeOf(const std::vector<float>& parts, size_t count, size_t at, size_t begin, size_t end) {
+  if (end - begin == 1) return parts[begin * count + at];
+  const size_t middle = (begin + end) / 2;
+  return TreeOf(parts, count, at, begin, middle) + TreeOf(parts, count, at, middle, end);
+}
+
+TEST_F(DeviceKernelsTest, PartsAreAddedAsATreeBeforeTheyAreRounded) {
+  constexpr int kRows = 5, kDim = 264;
+  constexpr size_t kCount = size_t{kRows} * kDim;
+  for (const DataType element : kElements) {
+    for (const int num_parts : {1, 2, 4, 8}) {
+      for (const bool has_others : {false, true}) {
+        Random random(num_parts);
+        const std::vector<float> parts = random.Normals(num_parts * kCount), bias = random.Normals(kDim);
+        const std::vector<uint16_t> residual = AllBits(random.Normals(kCount), element);
+        const float scale = has_others ? 0.5f : 1;
+        std::vector<uint16_t> expected;
+        for (size_t i = 0; i < kCount; ++i) {
+          const float sum = TreeOf(parts, kCount, i, 0, num_parts);
+          expected.push_back(
+              Bits(has_others ? (sum + bias[i % kDim]) * scale + Value(residual[i], element) : sum, element));
+        }
+        DeviceArray<float> parts_on_device(device(), parts), biases(device(), bias);
+        DeviceArray<uint16_t> y(device(), residual);
+        device()->Launch(KernelsOf(device(), element).add_parts,
+                         AddPartsKernelArgs{.parts = parts_on_device.data(),
+                                            .bias = has_others ? biases.data() : nullptr,
+                                            .residual = has_others ? y.data() : nullptr,
+                                            .y = y.data(),
+                                            .num_parts = num_parts,
+                                            .num_rows = kRows,
+                                            .dim = kDim,
+                                            .scale = scale},
+                         2);
+        EXPECT_EQ(y.Download(), expected) << num_parts << " parts, others " << has_others;
+      }
+    }
+  }
+}
+
+// The last part has fewer columns, and the rows of y have room behind them.
+TEST_F(DeviceKernelsTest, ColumnsOfPartsAreJoined) {
+  constexpr int kRows = 7, kParts = 3, kPart = 40, kLast = 33, kStride = 2 * kPart + kLast + 5;
+  std::vector<uint32_t> x(kParts * kRows * kPart), expected(kRows * kStride, 0);
+  std::iota(x.begin(), x.end(), 1u);
+  for (int row = 0; row < kRows; ++row) {
+    for (int word = 0; word < 2 * kPart + kLast; ++word) {
+      expected[row * kStride + word] = x[(word / kPart * kRows + row) * kPart + word % kPart];
+    }
+  }
+  DeviceArray<uint32_t> parts(device(), x), y(device(), std::vector<uint32_t>(kRows * kStride, 0));
+  device()->Launch(KernelsOf(device(), DataType::kBFloat16).join_columns,
+                   JoinColumnsArgs{.x = parts.data(),
+                                   .y = y.data(),
+                                   .num_rows = kRows,
+                                   .num_words = 2 * kPart + kLast,
+                                   .part_words = kPart,
+                                   .x_stride = kPart,
+                                   .y_stride = kStride},
+                   2);
+  EXPECT_EQ(y.Download(), expected);
 }
 
 TEST_F(DeviceKernelsTest, GatheredRowsAreTheSame) {

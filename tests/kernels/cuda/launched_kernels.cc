@@ -55,6 +55,8 @@ class LaunchedKernels : public testing::Environment {
       note("expert_plan", kernels.expert_plan);
       note("expert_product" + of_element, kernels.expert_product);
       note("expert_sum" + of_element, kernels.expert_sum);
+      note("add_parts" + of_element, kernels.add_parts);
+      note("join_columns", kernels.join_columns);
       note("sampling", kernels.sampling);
       for (const auto& [format, quantized] :
            {std::pair("int4", &kernels.int4), {"int8", &kernels.int8}, {"fp8", &kernels.fp8}}) {

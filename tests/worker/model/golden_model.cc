@@ -12,10 +12,10 @@
 
 namespace quire {
 
-Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding) {
+Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding, int rank, int num_ranks) {
   Golden golden;
   auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, rounding,
-                         /*is_long=*/absl::EndsWith(name, "_long"));
+                         /*is_long=*/absl::EndsWith(name, "_long"), rank, num_ranks);
   QUIRE_CHECK(model.ok()) << model.status();
   golden.model = *std::move(model);
   const auto json = nlohmann::json::parse(ReadWholeFile(GoldenModel(name) + "/golden.json"));

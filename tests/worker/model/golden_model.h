@@ -21,8 +21,10 @@ struct Golden {
   std::vector<std::vector<Logits>> logits;  // Of every token of each prompt.
 };
 
-// A model of longrope whose name ends in _long is loaded with the factors for long contexts.
-Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding = {});
+// A model of longrope whose name ends in _long is loaded with the factors for long contexts. With several ranks, the
+// model is what `rank` has.
+Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding = {}, int rank = 0,
+                  int num_ranks = 1);
 
 }  // namespace quire
 

@@ -42,7 +42,6 @@ PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& op
       Transformer::Create(&model->config, &model->weights, backend, {kMaxTokens, options.max_logit_rows});
   QUIRE_CHECK(transformer.ok()) << transformer.status();
   transformer_ = *std::move(transformer);
-  if (group != nullptr) transformer_->SetGroup(group);
   free_blocks_.resize(kPoolTokens / options.block_size);
   std::iota(free_blocks_.begin(), free_blocks_.end(), 0u);
   std::mt19937 random(options.placement_seed);
@@ -51,6 +50,10 @@ PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& op
     pools_.push_back(Allocate(backend, free_blocks_.size() * layout_.block_bytes()));
     pool_pointers_.push_back(pools_.back().get());
   }
+  if (group == nullptr) return;
+  transformer_->SetGroup(group);
+  const BackendStatus status = backend->SetGroup(group);
+  QUIRE_CHECK(status.ok()) << status.message();
 }
 
 uint32_t PagedRunner::TakeBlock() {

@@ -29,6 +29,8 @@ KernelTable RowKernels() {
   table.expert_plan = MakeKernel<EmulatedEntry, ExpertPlanKernel>();
   table.expert_product = MakeKernel<EmulatedEntry, ExpertProductKernel<Element>>();
   table.expert_sum = MakeKernel<EmulatedEntry, ExpertSumKernel<Element>>();
+  table.add_parts = MakeKernel<EmulatedEntry, AddPartsKernel<Element>>();
+  table.join_columns = MakeKernel<EmulatedEntry, JoinColumnsKernel>();
   return table;
 }
 
