@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/isa/simd.h"
 #include "kernels/cpu/linear/int4_bf16_weights.h"
+#include "kernels/cpu/linear/linear_amx_deferred_rows.h"
 #include "kernels/cpu/linear/linear_amx_fetch.h"
 #include "kernels/cpu/linear/linear_amx_many_rows.h"
 #include "kernels/cpu/linear/linear_amx_tiles.h"
@@ -38,19 +39,22 @@ class PendingColumns {
   // Divides the work among `num_calls` calls of Work.
   void Begin(int num_calls) {
     num_calls_ = num_calls;
-    num_parts_ = end_ - part_;
+    num_parts_ = parts_.size();
     due_ = 0;
   }
   QUIRE_INLINE void Work() {
-    for (due_ += num_parts_; due_ >= num_calls_; due_ -= num_calls_) DoPart(part_++);
+    for (due_ += num_parts_; due_ >= num_calls_; due_ -= num_calls_) {
+      parts_.Take(
+          1, [&](int part, int) __attribute__((always_inline)) { DoPart(part); });
+    }
   }
 
   // Returns the place for the sums of this pass, which are the next to be processed. REQUIRES: all work is done.
   float* Replace(const Pass& pass) {
     const int num_rows = pass.end - pass.row;
     pass_ = pass;
-    part_ = pass.num_earlier > 0 ? 0 : kTileParts;
-    end_ = kTileParts + (!pass.is_last ? 0 : num_rows <= kTileRows ? 2 + num_rows : 4 + num_rows);
+    const int stores = !pass.is_last ? 0 : num_rows <= kTileRows ? 2 + num_rows : 4 + num_rows;
+    parts_.Replace(pass.index, pass.num_earlier > 0 ? 0 : kTileParts, kTileParts + stores);
     return sums_;
   }
 
@@ -77,7 +81,7 @@ class PendingColumns {
 
   const LinearTask& task_;
   Pass pass_ = {};
-  int part_ = 0, end_ = 0;
+  DeferredRows parts_;  // Numbers of parts in place of rows.
   int num_calls_ = 1, num_parts_ = 0, due_ = 0;
   alignas(64) float sums_[kPairSums];
   alignas(64) float rows_[kPairSums];

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/isa/amx_tile.h"
 #include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/linear/linear_amx_deferred_rows.h"
 #include "kernels/cpu/linear/linear_amx_fetch.h"
 #include "kernels/cpu/linear/linear_amx_many_rows.h"
 #include "kernels/cpu/linear/linear_amx_quantized_tiles.h"
@@ -70,7 +71,7 @@ class TiledInt4Product {
   }
   char* ConvertedBlock(int i) const { return static_cast<char*>(task_.scratch) + i % 2 * kInt4BlockBytes; }
 
-  // The rows [row, end) of a group whose sums wait to be combined with scales.
+  // The sums of a group, whose rows wait to be combined with scales.
   struct WaitingSums {
     const int32_t* sums;    // [32, 32]
     const float* x_scales;  // [32]
@@ -81,16 +82,7 @@ class TiledInt4Product {
     int num_earlier;       // If it is the last of its slice: how many earlier sums are added. Otherwise 0.
     const float* earlier;  // The first of them.
     bool is_last;          // Whether the products are then complete.
-    int index;             // Index of the panel.
     int first;             // The row of y of the first of the 32.
-    int row, end;          // Rows among these 32.
-  };
-  // The same of complete products, which wait to be stored.
-  struct WaitingProducts {
-    const float* products;
-    int index;
-    int first;
-    int row, end;
   };
 
   // Converts the next `count` steps of block `i`.
@@ -194,36 +186,37 @@ class TiledInt4Product {
                   .num_earlier = block.ends_slice && group + 1 == num_groups ? block.num_earlier : 0,
                   .earlier = earlier,
                   .is_last = is_last && group + 1 == num_groups,
-                  .index = index,
-                  .first = row,
-                  .row = 0,
-                  .end = end - row};
+                  .first = row};
+      to_combine_.Replace(index, 0, end - row);
     }
   }
 
   // Combines up to `count` more rows of the waiting sums.
   QUIRE_INLINE void CombineRows(int count) {
-    const int end = Min(waiting_.row + count, waiting_.end);
-    if (waiting_.row == end) return;
-    if (waiting_.num_earlier > 0) {
-      waiting_.is_first ? CombineUntil<true, true>(end) : CombineUntil<false, true>(end);
-    } else {
-      waiting_.is_first ? CombineUntil<true, false>(end) : CombineUntil<false, false>(end);
-    }
-    if (end < waiting_.end || !waiting_.is_last) return;
-    StoreRowsOfPass(kTilePairRows);
-    to_store_ = {waiting_.products, waiting_.index, waiting_.first, 0, waiting_.end};
+    to_combine_.Take(
+        count, [&](int row, int end) __attribute__((always_inline)) {
+          if (waiting_.num_earlier > 0) {
+            waiting_.is_first ? CombineUntil<true, true>(row, end) : CombineUntil<false, true>(row, end);
+          } else {
+            waiting_.is_first ? CombineUntil<true, false>(row, end) : CombineUntil<false, false>(row, end);
+          }
+          if (!to_combine_.is_empty() || !waiting_.is_last) return;
+          StoreRowsOfPass(kTilePairRows);
+          products_to_store_ = waiting_.products;
+          first_to_store_ = waiting_.first;
+          to_store_.Replace(to_combine_.index(), 0, end);
+        });
   }
   template <bool kIsFirst, bool kHasEarlier>
-  QUIRE_INLINE void CombineUntil(int end) {
+  QUIRE_INLINE void CombineUntil(int begin, int end) {
     const Vec left_scales = format_.Scales(waiting_.panel, waiting_.group, 0);
     const Vec right_scales = format_.Scales(waiting_.panel, waiting_.group, 1);
-    const int32_t* sums = waiting_.sums + waiting_.row * kPanelColumns;
-    float* products = waiting_.products + waiting_.row * kPanelColumns;
+    const int32_t* sums = waiting_.sums + begin * kPanelColumns;
+    float* products = waiting_.products + begin * kPanelColumns;
     const float* const x_scales = waiting_.x_scales;
-    const float* earlier = waiting_.earlier + waiting_.row * kPanelColumns;
+    const float* earlier = waiting_.earlier + begin * kPanelColumns;
     const int num_earlier = kHasEarlier ? waiting_.num_earlier : 0;
-    for (int row = waiting_.row; row < end;
+    for (int row = begin; row < end;
          ++row, sums += kPanelColumns, products += kPanelColumns, earlier += kPanelColumns) {
       const Vec scale = Set(x_scales[row]);
       const Vec left = {_mm512_cvtepi32_ps(_mm512_load_si512(sums))};
@@ -235,16 +228,15 @@ class TiledInt4Product {
       Store(products, AddEarlier(left_sum, num_earlier, earlier, kept_stride_));
       Store(products + kLanes, AddEarlier(right_sum, num_earlier, earlier + kLanes, kept_stride_));
     }
-    waiting_.row = end;
   }
 
   // Stores up to `count` more rows of the last pass whose products are complete.
   QUIRE_INLINE void StoreRowsOfPass(int count) {
-    const int end = Min(to_store_.row + count, to_store_.end);
-    if (to_store_.row == end) return;
-    StoreRows(task_, to_store_.first + to_store_.row, to_store_.first + end, to_store_.index,
-              to_store_.products + to_store_.row * kPanelColumns);
-    to_store_.row = end;
+    to_store_.Take(
+        count, [&](int row, int end) __attribute__((always_inline)) {
+          StoreRows(task_, first_to_store_ + row, first_to_store_ + end, to_store_.index(),
+                    products_to_store_ + row * kPanelColumns);
+        });
   }
 
   alignas(64) int32_t sums_[2][kPairSums];
@@ -259,8 +251,10 @@ class TiledInt4Product {
   float* const products_;      // [earlier sum][panel][pair][32, 32]
   const int64_t kept_stride_;  // Distance between earlier sums.
 
-  WaitingSums waiting_ = {};
-  WaitingProducts to_store_ = {};
+  DeferredRows to_combine_, to_store_;  // Rows among the 32 of a pass.
+  WaitingSums waiting_ = {};            // The sums to combine.
+  const float* products_to_store_ = nullptr;
+  int first_to_store_ = 0;   // The row of y of the first of them.
   int parity_ = 0;           // Which of sums_ is next.
   int converted_steps_ = 0;  // Of the next block.
   PartFetcher fetcher_;      // Of a later block.

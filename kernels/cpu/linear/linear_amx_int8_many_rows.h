@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/isa/amx_tile.h"
 #include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/linear/linear_amx_deferred_rows.h"
 #include "kernels/cpu/linear/linear_amx_fetch.h"
 #include "kernels/cpu/linear/linear_amx_many_rows.h"
 #include "kernels/cpu/linear/linear_amx_quantized_tiles.h"
@@ -59,13 +60,6 @@ class BlockedInt8Product {
  private:
   static constexpr int kMaxInt8BlockSteps = 16;  // 32 KiB.
 
-  // The rows [row, end) of a pass over panel `index`, whose sums are complete and wait to be stored. sums_[parity]
-  // holds them, from row `first` on.
-  struct WaitingRows {
-    int first, row, end;
-    int index, parity;
-  };
-
   // Multiplies up to 32 rows from `row` on by the steps [begin, end) of a panel, in kTiles tiles of rows. No tile
   // extends beyond the last row. Instead the last tile may begin earlier.
   template <int kTiles>
@@ -109,23 +103,24 @@ class BlockedInt8Product {
       StoreTile<kSum10>(below, kSumsStride);
       StoreTile<kSum11>(below + kLanes, kSumsStride);
     }
-    to_store_ = {first, row, row_end, index, parity_};
+    first_to_store_ = first;
+    to_store_.Replace(index, row, row_end);
   }
 
   // Scales and stores up to `rows` more rows of the last pass whose sums were complete.
   QUIRE_INLINE void StoreRowsOfPass(int rows) {
-    const int begin = to_store_.row, end = Min(begin + rows, to_store_.end);
-    if (begin == end) return;
-    const char* const panel = panels_ + to_store_.index * task_.w.panel_elements;
-    const Vec left_scales = format_.Scales(panel, 0, 0), right_scales = format_.Scales(panel, 0, 1);
-    const int32_t* sums = sums_[to_store_.parity] + (begin - to_store_.first) * kPanelColumns;
-    float* y = products_;
-    for (int row = begin; row < end; ++row, sums += kPanelColumns, y += kPanelColumns) {
-      Store(y, format_.Combine(Zero(), sums, row, 0, left_scales));
-      Store(y + kLanes, format_.Combine(Zero(), sums + kLanes, row, 0, right_scales));
-    }
-    StoreRows(task_, begin, end, to_store_.index, products_);
-    to_store_.row = end;
+    to_store_.Take(
+        rows, [&](int begin, int end) __attribute__((always_inline)) {
+          const char* const panel = panels_ + to_store_.index() * task_.w.panel_elements;
+          const Vec left_scales = format_.Scales(panel, 0, 0), right_scales = format_.Scales(panel, 0, 1);
+          const int32_t* sums = sums_[parity_] + (begin - first_to_store_) * kPanelColumns;
+          float* y = products_;
+          for (int row = begin; row < end; ++row, sums += kPanelColumns, y += kPanelColumns) {
+            Store(y, format_.Combine(Zero(), sums, row, 0, left_scales));
+            Store(y + kLanes, format_.Combine(Zero(), sums + kLanes, row, 0, right_scales));
+          }
+          StoreRows(task_, begin, end, to_store_.index(), products_);
+        });
   }
 
   alignas(64) int32_t sums_[2][kPairSums];
@@ -138,8 +133,9 @@ class BlockedInt8Product {
   const char* const panels_;
 
   PanelFetcher fetcher_;
-  WaitingRows to_store_ = {};
-  int parity_ = 0;  // Of the sums that were stored last.
+  DeferredRows to_store_;
+  int first_to_store_ = 0;  // The row of the first of their sums, which are in sums_[parity_].
+  int parity_ = 0;          // Which of sums_ holds the sums that wait to be stored.
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

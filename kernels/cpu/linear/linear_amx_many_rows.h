@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CPU_LINEAR_LINEAR_AMX_MANY_ROWS_H_
 
 #include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/linear/linear_amx_deferred_rows.h"
 #include "kernels/cpu/linear/linear_amx_fetch.h"
 #include "kernels/cpu/linear/linear_amx_tiles.h"
 #include "kernels/cpu/linear/linear_epilogue.h"
@@ -69,67 +70,55 @@ struct Pass {
   int index;
 };
 
-// The sums of the last pass that ended a slice and has earlier sums, or that was the last one of its rows. They are
-// processed and stored a few rows at a time between the products of the next pass, which the tile unit computes at the
-// same time.
+// The sums of the last pass that ended a slice and has earlier sums, or that was the last one of its rows.
 class PendingRows {
  public:
   explicit PendingRows(const LinearTask* task) : task_(*task) {}
 
   // Stores the next rows, at most `count`.
   QUIRE_INLINE void Store(int count) {
-    const int until = Min(row_ + count, end_);
-    if (num_earlier_ > 0 && row_ < end_) AddEarlierTo(until);
-    const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
-    if (!is_last_) {
-      // AddEarlierTo has stored the sums where they are kept.
-    } else if (task_.y.is_tiled) {
-      StoreTiledRows(task_, row_, until, index_, columns_, sums);
-    } else {
-      StoreRows(task_, row_, until, index_, sums);
-    }
-    row_ = until;
+    rows_.Take(
+        count, [&](int row, int end) __attribute__((always_inline)) { StoreUntil(row, end); });
   }
-  void StoreAll() { Store(end_ - row_); }
+  void StoreAll() { Store(rows_.size()); }
 
   // Returns the place for the sums of this pass, which are the next to be stored. REQUIRES: all earlier rows are
   // stored.
   float* Replace(const Pass& pass) {
-    begin_ = row_ = pass.row;
-    end_ = pass.end;
-    index_ = pass.index;
-    is_last_ = pass.is_last;
-    num_earlier_ = pass.num_earlier;
-    earlier_ = pass.earlier;
-    earlier_stride_ = pass.earlier_stride;
-    kept_ = pass.sums;
-    if (task_.y.is_tiled && is_last_ && tiled_index_ != index_) {
-      tiled_index_ = index_;
-      columns_ = TiledColumns(task_, index_);
+    pass_ = pass;
+    rows_.Replace(pass.index, pass.row, pass.end);
+    if (task_.y.is_tiled && pass.is_last && tiled_index_ != pass.index) {
+      tiled_index_ = pass.index;
+      columns_ = TiledColumns(task_, pass.index);
     }
     current_ = 1 - current_;
     return sums_[current_];
   }
 
  private:
-  // Adds the earlier sums to the sums of the rows [row_, until). Not inline, because most matrices have one slice.
-  __attribute__((noinline)) void AddEarlierTo(int until) {
-    const int at = (row_ - begin_) * kPanelColumns;
+  QUIRE_INLINE void StoreUntil(int row, int end) {
+    const int at = (row - pass_.row) * kPanelColumns;
+    if (pass_.num_earlier > 0) AddEarlierTo(at, (end - row) * kPanelColumns);
+    const float* const sums = sums_[current_] + at;
+    if (!pass_.is_last) {
+      // AddEarlierTo has stored the sums where they are kept.
+    } else if (task_.y.is_tiled) {
+      StoreTiledRows(task_, row, end, pass_.index, columns_, sums);
+    } else {
+      StoreRows(task_, row, end, pass_.index, sums);
+    }
+  }
+  // Adds the earlier sums to `count` sums from `at` on. Not inline, because most matrices have one slice.
+  __attribute__((noinline)) void AddEarlierTo(int at, int count) {
     float* const sums = sums_[current_] + at;
-    float* const to = is_last_ ? sums : kept_ + at;
-    AddEarlierRows((until - row_) * kPanelColumns, sums, num_earlier_, earlier_ + at, earlier_stride_, to);
+    float* const to = pass_.is_last ? sums : pass_.sums + at;
+    AddEarlierRows(count, sums, pass_.num_earlier, pass_.earlier + at, pass_.earlier_stride, to);
   }
 
   const LinearTask& task_;
-  int begin_ = 0, row_ = 0, end_ = 0;
-  int index_ = 0;
+  DeferredRows rows_;
+  Pass pass_ = {};  // The pass of these rows.
   int current_ = 0;
-  // These have the same meaning as in Pass.
-  bool is_last_ = true;
-  int num_earlier_ = 0;
-  const float* earlier_ = nullptr;
-  int64_t earlier_stride_ = 0;
-  float* kept_ = nullptr;
   TiledColumns columns_;  // If y is tiled: of panel tiled_index_.
   int tiled_index_ = -1;
   alignas(64) float sums_[2][kPairSums];

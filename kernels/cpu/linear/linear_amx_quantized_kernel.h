@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/isa/amx_tile.h"
 #include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/linear/linear_amx_deferred_rows.h"
 #include "kernels/cpu/linear/linear_amx_fetch.h"
 #include "kernels/cpu/linear/linear_amx_int4_many_rows.h"
 #include "kernels/cpu/linear/linear_amx_int8_many_rows.h"
@@ -70,11 +71,10 @@ class QuantizedProduct {
   static constexpr int kRingSteps = 8;
   static constexpr int kStepsAtOnce = 4;  // Steps whose sums are combined at once. More would not stay in that cache.
 
-  // The rows [row, end) of a pass over panel `index`, whose sums wait to be combined or stored. The buffer with this
-  // parity holds them, from row `first` on.
+  // Rows whose sums wait to be combined or stored. The buffer with this parity holds them, from row `first` on.
   struct WaitingRows {
-    int first, row, end;
-    int index, parity;
+    DeferredRows rows;
+    int first, parity;
   };
   // Combines the sums of the next groups when it is their turn.
   struct WaitingGroups {
@@ -139,7 +139,9 @@ class QuantizedProduct {
         }
       }
       CombineRows(kPassRows);
-      to_combine_ = {first, row, end, index, sums_parity_};
+      to_combine_.first = first;
+      to_combine_.parity = sums_parity_;
+      to_combine_.rows.Replace(index, row, end);
       groups_ = groups;
       pass_begin_ = row;
       sums_parity_ = 1 - sums_parity_;
@@ -154,20 +156,25 @@ class QuantizedProduct {
   // Combines the sums of up to `rows` more rows with the scales of their groups. After the last group the rows of the
   // pass may be stored.
   QUIRE_INLINE void CombineRows(int rows) {
-    if (to_combine_.row == to_combine_.end) return;
-    CombineGroups<Format::kMostGroups>(Min(to_combine_.row + rows, to_combine_.end));
-    const bool is_last = (groups_.begin + groups_.count) * format_.steps_per_group() >= format_.num_steps();
-    if (to_combine_.row < to_combine_.end || !is_last) return;
-    StoreRowsOfPass(kPassRows);
-    to_store_ = {to_combine_.first, pass_begin_, to_combine_.end, to_combine_.index, products_parity_};
-    products_parity_ = 1 - products_parity_;
+    to_combine_.rows.Take(
+        rows, [&](int row, int end) __attribute__((always_inline)) {
+          CombineGroups<Format::kMostGroups>(row, end);
+          const bool is_last = (groups_.begin + groups_.count) * format_.steps_per_group() >= format_.num_steps();
+          if (!to_combine_.rows.is_empty() || !is_last) return;
+          StoreRowsOfPass(kPassRows);
+          to_store_.first = to_combine_.first;
+          to_store_.parity = products_parity_;
+          to_store_.rows.Replace(to_combine_.rows.index(), pass_begin_, end);
+          products_parity_ = 1 - products_parity_;
+        });
   }
+  // Combines the rows [first_row, end).
   template <int kGroups>
-  void CombineGroups(int end) {
+  void CombineGroups(int first_row, int end) {
     if constexpr (kGroups > 1) {
-      if (groups_.count < kGroups) return CombineGroups<kGroups - 1>(end);
+      if (groups_.count < kGroups) return CombineGroups<kGroups - 1>(first_row, end);
     }
-    const char* const panel = PanelAt(to_combine_.index);
+    const char* const panel = PanelAt(to_combine_.rows.index());
     const int begin = groups_.begin, num_earlier = NumEarlierSums(groups_.slice);
     const bool ends_slice = groups_.ends_slice, is_kept = ends_slice && groups_.slice + 1 < task_.num_slices;
     Vec left_scales[kGroups], right_scales[kGroups];
@@ -197,11 +204,11 @@ class QuantizedProduct {
 
   // Stores up to `rows` more rows of the last pass whose sums have been combined.
   QUIRE_INLINE void StoreRowsOfPass(int rows) {
-    const int end = Min(to_store_.row + rows, to_store_.end);
-    if (to_store_.row == end) return;
-    const float* const products = products_[to_store_.parity] + (to_store_.row - to_store_.first) * kPanelColumns;
-    StoreRows(task_, to_store_.row, end, to_store_.index, products);
-    to_store_.row = end;
+    to_store_.rows.Take(
+        rows, [&](int row, int end) __attribute__((always_inline)) {
+          StoreRows(task_, row, end, to_store_.rows.index(),
+                    products_[to_store_.parity] + (row - to_store_.first) * kPanelColumns);
+        });
   }
 
   // Converts the weights of one step, in such steps that the next panel is converted when all rows have passed over
