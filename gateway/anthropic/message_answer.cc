@@ -23,7 +23,7 @@ constexpr char kEventEnd[] = "}\n\n";
 
 // What was cut, or is no object, cannot be the input of a call.
 absl::string_view InputOf(absl::string_view arguments) {
-  const Json json = Json::parse(arguments.begin(), arguments.end(), nullptr, /*allow_exceptions=*/false);
+  const Json json = ParsePart(arguments);
   return json.is_object() ? arguments : "{}";
 }
 

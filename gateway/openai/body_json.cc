@@ -7,9 +7,14 @@
 #include "base/status.h"
 
 namespace quire {
+namespace {
+
+constexpr size_t kMaxBodyDepth = 100;
+
+}  // namespace
 
 absl::StatusOr<Json> ParseBody(const std::string& body) {
-  constexpr JsonLimits kLimits = {.max_depth = 100,
+  constexpr JsonLimits kLimits = {.max_depth = kMaxBodyDepth,
                                   .max_members = 2048,
                                   .max_all_members = 65536,
                                   .max_numbers = size_t{1} << 22,
@@ -19,9 +24,10 @@ absl::StatusOr<Json> ParseBody(const std::string& body) {
   return json;
 }
 
-Json ParseAgain(const std::string& part) {
+Json ParsePart(absl::string_view text) {
   Json json;
-  return ReadJson(part, {.max_depth = 100}, &json).has_value() ? Json(Json::value_t::discarded) : json;
+  const bool is_wrong = ReadJson({text.data(), text.size()}, {.max_depth = kMaxBodyDepth}, &json).has_value();
+  return is_wrong ? Json(Json::value_t::discarded) : json;
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {
@@ -20,9 +21,10 @@ using Json = nlohmann::ordered_json;
 // for each other value.
 absl::StatusOr<Json> ParseBody(const std::string& body);
 
-// Parses the text of a part of such a body; the result is discarded if it is none. Unlike Json::parse, it takes no time
-// that grows with the square of the members of an object.
-Json ParseAgain(const std::string& part);
+// Parses a part of such a body, or what a model has written. The result is discarded if it is no JSON, or nested in
+// more than 100 levels: functions that write and copy values recurse. Unlike Json::parse, it takes no time that grows
+// with the square of the members of an object.
+Json ParsePart(absl::string_view text);
 
 }  // namespace quire
 

@@ -80,7 +80,7 @@ std::string CallObject::TakeArguments() {
 }
 
 std::optional<WholeCall> ParseWholeCall(const std::string& object, bool is_keyed) {
-  const Json json = Json::parse(object, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParsePart(object);
   if (is_keyed) {
     if (!json.is_object() || json.size() != 1 || !json.front().is_object()) return std::nullopt;
     return WholeCall{.name = json.begin().key(), .arguments = Dump(json.front())};
@@ -98,7 +98,7 @@ std::optional<WholeCall> ParseWholeCall(const Json& json) {
   if (arguments == json.end() || arguments->is_null()) return call;
   if (arguments->is_string()) {
     call.arguments = arguments->get<std::string>();
-    if (!Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false).is_object()) return std::nullopt;
+    if (!ParsePart(call.arguments).is_object()) return std::nullopt;
   } else if (arguments->is_object()) {
     call.arguments = Dump(*arguments);
   } else {

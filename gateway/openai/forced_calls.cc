@@ -97,7 +97,7 @@ class CallGrammar {
     if (!is_bare && syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
       return absl::StrCat(" %json ", WithoutGbnfSign(tool.parameters));
     }
-    const Json root = ParseAgain(tool.parameters);
+    const Json root = ParsePart(tool.parameters);
     SchemaDocument document(root);
     types_.NextDocument();
     if (is_bare) return bare_.Root(&document);
@@ -331,7 +331,7 @@ std::optional<ApiError> UnwritableName(ToolCallFormat format, const std::vector<
   };
   for (const CallableTool& tool : tools) {
     if (!IsWritable(syntax, tool.name, /*is_argument=*/false)) return error(tool, "name", tool.name);
-    const Json root = ParseAgain(tool.parameters);
+    const Json root = ParsePart(tool.parameters);
     const Json* const object = SchemaDocument(root).SchemaWithProperties();
     if (object == nullptr) continue;
     for (const auto& [name, property] : (*object)["properties"].items()) {

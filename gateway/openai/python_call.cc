@@ -36,7 +36,7 @@ bool TakeValue(absl::string_view* text, Json* value) {
     if (c == ',' && depth == 0) break;
   }
   end = std::min(end, text->size());
-  *value = Json::parse(std::string(text->substr(0, end)), nullptr, /*allow_exceptions=*/false);
+  *value = ParsePart(text->substr(0, end));
   text->remove_prefix(end);
   return !value->is_discarded();
 }

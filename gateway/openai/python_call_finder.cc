@@ -17,7 +17,7 @@ namespace {
 
 std::optional<std::vector<WholeCall>> ParseList(absl::string_view text) {
   if (std::optional<std::vector<WholeCall>> calls = ParsePythonCalls(text)) return calls;
-  const Json list = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json list = ParsePart(text);
   if (!list.is_array()) return std::nullopt;
   std::vector<WholeCall> calls;
   for (const Json& object : list) {

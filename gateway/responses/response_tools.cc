@@ -237,7 +237,7 @@ std::string CustomArguments(const std::string& input) {
 }
 
 std::string CustomInput(const std::string& arguments) {
-  const Json json = Json::parse(arguments, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParsePart(arguments);
   if (!json.is_object()) return arguments;
   const auto input = json.find(kInput);
   return input == json.end() || !input->is_string() ? arguments : input->get<std::string>();

@@ -83,6 +83,24 @@ TEST(ToolCallParserTest, WhatIsNoCallStaysText) {
   }
 }
 
+// Functions that write a value recurse, so these would end the gateway.
+TEST(ToolCallParserTest, AnObjectThatIsNestedTooDeeplyIsNoCall) {
+  const auto object = [](const std::string& name, size_t depth) {
+    return absl::StrCat("{\"name\": \"", name, "\", \"arguments\": {\"a\": ", std::string(depth, '['),
+                        std::string(depth, ']'), "}}");
+  };
+  const std::string unknown = "<tool_call>" + object("h", 300'000) + "</tool_call>";
+  EXPECT_EQ(Parsed(kHermes, unknown, unknown.size()), unknown);
+
+  const ToolCallOptions lfm2{.format = ToolCallFormat::kLfm2, .tools = {"f"}};
+  const auto list = [&](size_t depth) {
+    const std::string text = "<|tool_call_start|>[" + object("f", depth) + "]<|tool_call_end|>";
+    return Parsed(lfm2, text, text.size());
+  };
+  EXPECT_EQ(list(3), " | id0 f {\"a\":[[[]]]}");
+  EXPECT_EQ(list(300'000).find(" | "), std::string::npos);
+}
+
 TEST(ToolCallParserTest, ACallThatIsCutKeepsWhatHasCome) {
   EXPECT_EQ(Parse(kHermes, R"(<tool_call>{"name": "f", "arguments": {"a": "lon)"), R"( | id0 f {"a": "lon)");
   EXPECT_EQ(Parse(kMistral, R"([TOOL_CALLS]f[ARGS]{"a": )"), R"( | id0 f {"a": )");
