@@ -52,7 +52,7 @@ TEST_F(ModelSourceTest, OtherNamesWithAnOwnerAreOfTheHub) {
 TEST_F(ModelSourceTest, AMistypedPathIsNotAskedForAtTheHub) {
   EXPECT_EQ(FindModel("mine/modle").status().message(),
             "MODEL is 'mine/modle', and there is no such folder or file; a model of the hub is written hf:mine/modle");
-  for (const char* path : {"model", "./a/b", "../a", "/none/model", "~/model", ""}) {
+  for (const char* path : {"model", "./a/b", "../none/a", "/none/model", "~/model", ""}) {
     EXPECT_EQ(FindModel(path).status().message(),
               absl::StrCat("MODEL is '", path, "', and there is no such folder or file"));
   }
