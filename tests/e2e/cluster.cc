@@ -180,6 +180,10 @@ bool Cluster::WaitUntilIdle(int timeout_ms) {
   return false;
 }
 
+void WaitForSteps(Cluster& cluster, uint64_t num_steps) {
+  while (cluster.client().GetStatus()->workers(0).steps() <= num_steps) absl::SleepFor(absl::Milliseconds(1));
+}
+
 Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {
   Generations generations = GenerateAll(client, request, timeout);
   QUIRE_CHECK_LE(generations.samples.size(), 1u);

@@ -82,13 +82,6 @@ pid_t PidOfRank(const Process& worker, int rank) {
   return -1;
 }
 
-// Waits until more than this number of steps are committed. The ranks need the cores meanwhile.
-void WaitForSteps(Cluster& cluster, uint64_t num_steps) {
-  while (cluster.client().GetStatus()->workers(0).steps() <= num_steps) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 bool HasUcx() {
   return std::ifstream(Binary("libquire_ucx.so")).good();
 }
