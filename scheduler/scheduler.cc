@@ -46,6 +46,16 @@ bool PublishesLate(const Request& request) {
   return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
 }
 
+// Returns whether the sheets that the next slice of the sequence reads are known. If the worker puts off a draw in
+// flight, that slice begins a token earlier, and its window may begin in an earlier sheet.
+bool KnowsItsWindow(const Sequence& sequence, const CacheGroups& groups) {
+  const int latest = sequence.num_computed_tokens(), earliest = std::min(latest, sequence.num_known_tokens());
+  for (int i = 1; i < groups.size(); ++i) {
+    if (groups.FirstSheet(i, earliest) != groups.FirstSheet(i, latest)) return false;
+  }
+  return true;
+}
+
 // Returns how many tokens every sequence of the group tells the worker when it starts.
 int64_t NumStartTokens(const SequenceGroup& group) {
   int64_t num_tokens = 0;
@@ -357,7 +367,7 @@ void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
   bool is_computed = !PoolsEarlierTokens(group->request().sampling.pooling);
   for (const auto& sequence : group->sequences()) {
     computed.push_back({sequence->id(), sequence->num_computed_tokens()});
-    is_computed &= !KeepsWaiting(group, sequence.get());
+    is_computed &= !KeepsWaiting(group, sequence.get()) && KnowsItsWindow(*sequence, blocks_->groups());
   }
   const bool is_swapped = is_computed && blocks_->SwapOut(computed, &draft->plan.swap_outs);
   if (is_swapped) ++num_swap_outs_;
