@@ -24,8 +24,9 @@ build_for_virtual_gpu() {
   mkdir -p "$logs"
   # The tests of the kernels, started once without running any, so that they are built.
   local start=$SECONDS
+  # The makefile of the virtual GPU has the flags that it needs in CXXFLAGS.
   CMAKE_FLAGS="-DQUIRE_GRPC=OFF -DCMAKE_UNITY_BUILD=ON" \
-    "$virtual_gpu/run" . "$dir" gpu_test --gtest_list_tests >/dev/null
+    env -u CXXFLAGS "$virtual_gpu/run" . "$dir" gpu_test --gtest_list_tests >/dev/null
   {
     cmake "$dir/quire" -DQUIRE_VIRTUAL_GPU="$virtual_gpu" -DQUIRE_VIRTUAL_GPU_LIBRARY="$dir/ptxvm/libptxvm.a" &&
       ninja -C "$dir/quire" quire_cuda "$@"
