@@ -65,12 +65,12 @@ TEST(CacheGroupsTest, StreamsSurviveTheirWorkerAndTheirManager) {
   }
   std::vector<Generation> generations;
   std::thread clients([&] { generations = GenerateTogether(client, requests); });
-  WaitForSteps(cluster, 20);
+  EXPECT_TRUE(WaitForSteps(cluster, 20));
   cluster.worker(0).Signal(SIGKILL);
   cluster.worker(0).Wait();
   cluster.RestartWorker(0);
   ASSERT_TRUE(cluster.WaitUntilReady());
-  WaitForSteps(cluster, 20);
+  EXPECT_TRUE(WaitForSteps(cluster, 20));
   cluster.manager().Signal(SIGKILL);
   cluster.manager().Wait();
   cluster.RestartManager();

@@ -180,8 +180,13 @@ bool Cluster::WaitUntilIdle(int timeout_ms) {
   return false;
 }
 
-void WaitForSteps(Cluster& cluster, uint64_t num_steps) {
-  while (cluster.client().GetStatus()->workers(0).steps() <= num_steps) absl::SleepFor(absl::Milliseconds(1));
+bool WaitForSteps(Cluster& cluster, uint64_t num_steps) {
+  for (const absl::Time end = absl::Now() + absl::Minutes(2); absl::Now() < end;) {
+    const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+    if (status.ok() && status->workers_size() > 0 && status->workers(0).steps() > num_steps) return true;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return false;
 }
 
 Generation Generate(Client& client, const v1::GenerateRequest& request, absl::Duration timeout) {

@@ -75,8 +75,8 @@ class Cluster {
   std::map<std::string, uint64_t> ended_epochs_;  // By the address of a worker that was started again: its last epoch.
 };
 
-// Returns when the first worker has done more than this number of steps.
-void WaitForSteps(Cluster& cluster, uint64_t num_steps);
+// Waits until the first worker has done more than this number of steps. False when that takes over two minutes.
+bool WaitForSteps(Cluster& cluster, uint64_t num_steps);
 
 // The result of a Generate call for one sample.
 struct Generation {

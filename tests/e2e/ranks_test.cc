@@ -172,7 +172,7 @@ TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterARankWasKilled) {
     const uint64_t first_step = cluster.client().GetStatus()->workers(0).steps();
     std::vector<Generation> actual;
     std::thread clients([&] { actual = RunTogether(cluster.client(), kRequests, kTokens); });
-    WaitForSteps(cluster, first_step + 20);
+    EXPECT_TRUE(WaitForSteps(cluster, first_step + 20));
     const pid_t pid = PidOfRank(cluster.worker(0), victim);
     ASSERT_GT(pid, 0) << cluster.worker(0).Output();
     kill(pid, SIGKILL);
@@ -189,7 +189,7 @@ TEST_F(RanksTest, OtherRanksNoticeARankThatWasStopped) {
   Cluster cluster(TwoRanks());
   std::vector<Generation> actual;
   std::thread clients([&] { actual = RunTogether(cluster.client(), kRequests, kTokens); });
-  WaitForSteps(cluster, 20);
+  EXPECT_TRUE(WaitForSteps(cluster, 20));
   const pid_t pid = PidOfRank(cluster.worker(0), 1);
   ASSERT_GT(pid, 0) << cluster.worker(0).Output();
   const auto start = std::chrono::steady_clock::now();
@@ -222,7 +222,7 @@ TEST_F(RanksTest, NextManagerAdoptsWhatTheRanksHaveKept) {
       actual[i] = Generate(client, request);
     });
   }
-  WaitForSteps(cluster, 20);
+  EXPECT_TRUE(WaitForSteps(cluster, 20));
   cluster.manager().Signal(SIGKILL);
   cluster.manager().Wait();
   cluster.RestartManager();
@@ -257,7 +257,7 @@ TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterAHostWasLost) {
   const pid_t other = PidOfRank(hosts.cluster().worker(0), 0);
   std::vector<Generation> actual;
   std::thread clients([&] { actual = RunTogether(hosts.cluster().client(), kRequests, kTokens); });
-  WaitForSteps(hosts.cluster(), 20);
+  EXPECT_TRUE(WaitForSteps(hosts.cluster(), 20));
   hosts.second().Signal(SIGKILL);  // Its rank ends with it.
   hosts.second().Wait();
   hosts.Start();
