@@ -51,7 +51,8 @@ void CudaRankSums::Run(const AddPartsArgs& args) {
     AllGather(args.part, count * sizeof(float), num_parts, all);
     parts = all;
   } else if (args.group != nullptr) {
-    auto* const sums = received_.Reserve<float>(count);  // The first steps, which have no group, take the memory.
+    // Steps at the start have no group yet, but take the memory.
+    auto* const sums = received_.Reserve<float>(count);
     if (has_group_) {
       device_->AllReduce(args.part, count, sums);
       parts = sums;

@@ -110,14 +110,13 @@ TEST_P(GpuRanksWideTest, RanksComputeWhatOneComputesUpToRounding) {
   for (const std::vector<Logits>& logits : ranks) EXPECT_EQ(logits, ranks[0]) << "each logit is computed once";
 }
 
-INSTANTIATE_TEST_SUITE_P(, GpuRanksWideTest,
-                         testing::Values(WideCase{"qwen2", 2}, WideCase{"qwen2", 4}, WideCase{"gemma2", 2},
-                                         WideCase{"cohere", 4}, WideCase{"granite", 2},
-                                         WideCase{"qwen2", 2, {.layers = Quantization::kInt8, .output = true}},
-                                         WideCase{"qwen2", 4, {.layers = Quantization::kInt4}}),
-                         [](const auto& info) {
-                           return absl::StrCat(info.param.name, "_", info.param.size, "_", info.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , GpuRanksWideTest,
+    testing::Values(WideCase{"qwen2", 2}, WideCase{"qwen2", 4}, WideCase{"gemma2", 2}, WideCase{"cohere", 4},
+                    WideCase{"granite", 2}, WideCase{"qwen2", 2, {.layers = Quantization::kInt8, .output = true}},
+                    WideCase{"qwen2", 4, {.layers = Quantization::kInt4}}, WideCase{"qwen2", 2, {}, /*exact=*/true},
+                    WideCase{"qwen2", 4, {}, /*exact=*/true}),
+    [](const auto& info) { return absl::StrCat(info.param.name, "_", info.param.size, "_", info.index); });
 
 }  // namespace
 }  // namespace quire
